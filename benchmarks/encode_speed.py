@@ -1,9 +1,9 @@
-"""How fast coders encode, as a share of the bare matrix product that most of them consist of.
+"""Measure how fast coders encode, relative to the plain matrix product that most of them consist of.
 
     python benchmarks/encode_speed.py --rows 20000 --dim 784 --threads 1
 
-A line is: coder, bits, microseconds a row, and the share: the time of `X @ W.T` over that of `encode`, each the median
-of the repeats, timed in turns. Where others take turns on the cores, `--clock cpu` counts what was worked.
+Prints one line per coder and length: the coder, its bits, microseconds per vector, and the time of `X @ W.T` divided by
+that of `encode`. Both times are medians of alternating runs. On a busy machine, `--clock cpu` measures CPU time.
 """
 
 import argparse
@@ -48,7 +48,8 @@ def main() -> None:
                 ]
                 bare, ours = np.median(pairs, axis=0)
                 print(
-                    f"{name:10} {bits:4} bits  {1e6 * ours / args.rows:6.2f} µs a row  {bare / ours:5.0%}", flush=True
+                    f"{name:10} {bits:4} bits  {1e6 * ours / args.rows:6.2f} µs per vector  {bare / ours:5.0%}",
+                    flush=True,
                 )
 
 

@@ -1,11 +1,12 @@
-"""A whole round of feedback on many drawn rows: train, search, select, estimate; and what searching less costs.
+"""Measure complete feedback rounds on many synthetic vectors (train, search, select, estimate) and their precision.
 
     python benchmarks/round_speed.py [--rows 1000000] [--sessions 3] [--rounds 10] [--kernel gaussian] [--exact]
                                      [--json]
 
-Rows are those of `lookalike bench run hyperplane`; a session wants one cluster and begins with one of it and 8 others.
-Prints the median milliseconds of rounds 0 to N, by part, and the share of the wanted among the 50 best; `--exact` plays
-the same sessions without leaves, too, to see what they cost in precision. The build of the leaves is timed apart.
+The vectors are those of `lookalike bench run hyperplane`. The target of a session is one cluster; it starts with one
+positive and 8 negative vectors. Prints the median milliseconds of rounds 0 to N, by part, and the precision of the 50
+best; `--exact` also runs the same sessions without leaves, to show the loss of precision. The build of the leaves is
+timed separately.
 """
 
 import argparse
@@ -25,13 +26,13 @@ from lookalike_bench.hyperplane import DIM, K, draw
 
 
 def main() -> None:
-    """Build, play, print."""
+    """Build the index, run the sessions and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--sessions", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--kernel", default="gaussian")
-    parser.add_argument("--exact", action="store_true", help="also without leaves: slow")
+    parser.add_argument("--exact", action="store_true", help="also run without leaves (slow)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     X = np.empty((options.rows, DIM), np.float32)
@@ -41,20 +42,20 @@ def main() -> None:
     flat.add(ids, X)
     start = time.perf_counter()
     leaves = Leaves().build(flat)
-    say({"rows": options.rows, "build s": time.perf_counter() - start}, options.json)
+    show({"rows": options.rows, "build s": time.perf_counter() - start}, options.json)
     for name, index in {"leaves": leaves, **({"exact": flat} if options.exact else {})}.items():
-        say({"index": name, **sessions(index, X, y, options)}, options.json)
+        show({"index": name, **sessions(index, X, y, options)}, options.json)
 
 
 def sessions(index: Any, X: Any, y: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Play; the medians of milliseconds by part, and the mean share of the wanted by round."""
+    """Run the sessions; return median milliseconds by part, and mean precision by round."""
     ids = np.arange(len(X))
-    wanted = np.flatnonzero(np.bincount(y) >= K)
+    targets = np.flatnonzero(np.bincount(y) >= K)
     parts: dict[str, list[float]] = {}
     precision = np.zeros(options.rounds + 1)
     for session in range(options.sessions):
         random = np.random.default_rng(session)
-        user = EmulatedUser(ids, np.flatnonzero(y == random.choice(wanted)))
+        user = EmulatedUser(ids, np.flatnonzero(y == random.choice(targets)))
         first, signs = user.start(random)
 
         def turn(marks: Marks, number: int, session: int = session) -> Any:
@@ -71,8 +72,8 @@ def sessions(index: Any, X: Any, y: Any, options: argparse.Namespace) -> dict[st
     }
 
 
-def say(row: dict[str, Any], as_json: bool) -> None:
-    """One line."""
+def show(row: dict[str, Any], as_json: bool) -> None:
+    """Print one line."""
     short = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in row.items()}
     print(json.dumps(short) if as_json else "  ".join(f"{key} {value}" for key, value in short.items()), flush=True)
 

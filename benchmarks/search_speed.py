@@ -1,11 +1,11 @@
-"""How fast the indexes search, next to faiss and to what the machine can do at best, in one run.
+"""Compare the speed of the indexes with faiss and with the limit of the machine, in one run.
 
     [chrt -f 10] python benchmarks/search_speed.py --sizes 100k,1M --ann 100k --json
 
-In: sizes. Out: a line per case with medians in milliseconds, their spread, and ratios (ours / theirs; below 1 we are
-faster). Exact search competes with faiss's flat indexes at their best setting, approximate search with the very same
-structure asked directly, with and without re-ranking by exact distances. `chrt` (as root) keeps others off the cores
-while a search runs, where the machine is not idle.
+Prints one line per case, with medians in milliseconds, their spread, and ratios (ours / theirs; below 1 means that ours
+is faster). Exact search is compared with faiss's flat indexes at their best setting, approximate search with direct
+searches of the same faiss structure, with and without re-ranking by exact distances. If the machine is not idle, `chrt`
+(as root) keeps other processes off the cores during a search.
 """
 
 import argparse
@@ -30,12 +30,16 @@ Run = Callable[[], object]
 
 
 def main() -> None:
-    """Run the cases that the command line asks for."""
+    """Run the cases given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=sizes, default="100k,1M", help="rows for exact search, such as 100k,1M")
-    parser.add_argument("--ann", type=sizes, default="100k", help="rows for approximate search; building takes minutes")
+    parser.add_argument(
+        "--sizes", type=sizes, default="100k,1M", help="numbers of vectors for exact search, such as 100k,1M"
+    )
+    parser.add_argument(
+        "--ann", type=sizes, default="100k", help="numbers of vectors for approximate search; building takes minutes"
+    )
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--structures", type=Path, help="a folder that keeps what was built, for the next run")
+    parser.add_argument("--structures", type=Path, help="folder that stores the built structures for later runs")
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
@@ -53,7 +57,7 @@ def main() -> None:
 
 
 def exact(X: Vectors, points: Vectors, repeats: int) -> Iterator[dict[str, Any]]:
-    """`Flat` over a memory map, against faiss's flat indexes with all their settings."""
+    """Compare `Flat` over a memory map with faiss's flat indexes in all settings."""
     index = Flat()
     start = time.perf_counter()
     index.add(np.arange(len(X)), X)
@@ -89,7 +93,7 @@ def exact(X: Vectors, points: Vectors, repeats: int) -> Iterator[dict[str, Any]]
 
 
 def approximate(kind: str, X: Vectors, points: Vectors, repeats: int, folder: Path) -> Iterator[dict[str, Any]]:
-    """`Ann` against the structure inside it, asked directly with the same parameters, and with faiss's re-ranking."""
+    """Compare `Ann` with direct searches of its faiss structure, with the same parameters and with faiss re-ranking."""
     truth = Flat()
     truth.add(np.arange(len(X)), X)
     path = folder / f"{kind}-{len(X)}-{X.shape[1]}.faiss"
@@ -124,7 +128,7 @@ def approximate(kind: str, X: Vectors, points: Vectors, repeats: int, folder: Pa
             "refined": lambda bs=batches, k=k, p=refine: [refined.search(batch, k, params=p) for batch in bs],
         }
         times = {name: [t / len(batches) for t in found] for name, found in interleave(runs, repeats).items()}
-        wanted = truth.search(PointQuery(points), k).ids
+        true = truth.search(PointQuery(points), k).ids
         yield {
             "case": f"{kind} {len(X):,} {effort} q={q} k={k}",
             **summary("ours", times["ours"]),
@@ -132,14 +136,14 @@ def approximate(kind: str, X: Vectors, points: Vectors, repeats: int, folder: Pa
             **summary("refined", times["refined"]),
             "ours/raw": ratio(times["ours"], times["raw"]),
             "ours/refined": ratio(times["ours"], times["refined"]),
-            "recall ours": recall(index.search(PointQuery(points), k, effort=effort).ids, wanted),
-            "recall raw": recall(raw.search(points, k, params=params)[1], wanted),
+            "recall ours": recall(index.search(PointQuery(points), k, effort=effort).ids, true),
+            "recall raw": recall(raw.search(points, k, params=params)[1], true),
             "scored share": index.search(PointQuery(points), k, effort=effort).scored / len(points) / len(X),
         }
 
 
 def mapped(path: Path, n: int, dim: int) -> tuple[Vectors, Vectors]:
-    """Unit rows around n / 200 centres, with a falling spectrum as after a PCA, in a memory map; 512 more as points."""
+    """Synthetic unit vectors around n / 200 centres, with the decreasing spectrum of a PCA; 512 more as queries."""
     random = np.random.default_rng(0)
     scale = ((1 + np.arange(dim)) ** -0.6).astype(np.float32)
     centres = scale * random.standard_normal((max(100, n // 200), dim), dtype=np.float32)
@@ -156,7 +160,7 @@ def mapped(path: Path, n: int, dim: int) -> tuple[Vectors, Vectors]:
 
 
 def product_run(X: Vectors, points: Vectors) -> Run:
-    """What cannot be avoided: every row times every point, in portions that fit into the cache."""
+    """A lower bound of the time: every vector times every query, in chunks that fit into the cache."""
     factors, step = np.ascontiguousarray(points.T), 2**19 // len(points)
     scores = np.empty((step, len(points)), np.float32)
 
@@ -169,7 +173,7 @@ def product_run(X: Vectors, points: Vectors) -> Run:
 
 
 def faiss_run(index: Any, points: Vectors, k: int, threads: int, blas: int) -> Run:
-    """A search by faiss with these global settings, which are put back."""
+    """A faiss search with these global settings, which are restored afterwards."""
 
     def run() -> None:
         before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
@@ -183,13 +187,13 @@ def faiss_run(index: Any, points: Vectors, k: int, threads: int, blas: int) -> R
 
 
 def fastest(runs: dict[str, Run], prefix: str, count: int) -> dict[str, Run]:
-    """The settings that were fastest, at the better of two tries."""
+    """The fastest settings, by the better of two runs."""
     times = {name: min(clock(run), clock(run)) for name, run in runs.items() if name.startswith(prefix)}
     return {name: runs[name] for name in sorted(times, key=lambda name: times[name])[:count]}
 
 
 def interleave(runs: dict[str, Run], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each run, taken in turns, so that whatever else the machine does hits all alike."""
+    """Seconds of each run. Runs alternate, so that other load on the machine affects all of them equally."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
@@ -200,7 +204,7 @@ def interleave(runs: dict[str, Run], repeats: int) -> dict[str, list[float]]:
 
 
 def clock(run: Run) -> float:
-    """Seconds that one call takes; as long a rest follows, in which whoever shares the machine gets a turn."""
+    """Seconds of one call, followed by a pause of the same length for other processes."""
     start = time.perf_counter()
     run()
     seconds = time.perf_counter() - start
@@ -218,32 +222,32 @@ def summary(name: str, times: list[float]) -> dict[str, float]:
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """The median of the ratios turn by turn."""
+    """The median of the ratios of paired runs."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
-def recall(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The share of the wanted ids that were found."""
-    return float(np.mean([np.isin(a, b).mean() for a, b in zip(wanted, found, strict=True)]))
+def recall(found: np.ndarray, true: np.ndarray) -> float:
+    """The share of the true neighbours that were found."""
+    return float(np.mean([np.isin(a, b).mean() for a, b in zip(true, found, strict=True)]))
 
 
 def sizes(text: str) -> list[int]:
-    """`"100k,1M"` to `[100_000, 1_000_000]`."""
+    """Parse `"100k,1M"` as `[100_000, 1_000_000]`."""
     units = {"k": 1_000, "M": 1_000_000}
     parts = [part for part in text.split(",") if part]
     return [int(float(part.rstrip("kM")) * units.get(part[-1], 1)) for part in parts]
 
 
 def show(row: dict[str, Any], as_json: bool) -> None:
-    """One line."""
+    """Print one line."""
     short = {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
     if as_json:
         print(json.dumps(short), flush=True)
     else:
-        rest = "  ".join(
+        line = "  ".join(
             f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in short.items()
         )
-        print(rest, flush=True)
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

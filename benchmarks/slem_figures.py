@@ -1,12 +1,12 @@
-"""Figures 1 to 3 of the SLEM paper, redrawn from runs on ukbench2000: precision and time against negatives and rank.
+"""Reproduce Figures 1 to 3 of the SLEM paper on ukbench2000: precision and time by number of negatives and rank.
 
     python benchmarks/slem_figures.py DATA [--plot docs/slem.png] [--esvm] [--json]
 
-The set, the split and the calibration are those of `lookalike bench run slem` (objects 0–249 are negatives, 250–499
-are the test; λ and γ are chosen on the negatives alone, once, with all of them). Figure 1: n negatives, of as many
-objects as that takes, against mAP and against the time of fit and encoding. Figure 2: kernel PCA and incomplete
-Cholesky at ranks 2 to 512. Figure 3: incomplete Cholesky at rank 32, n negatives. `--esvm` adds exemplar SVMs to
-figure 1: one SVM a picture of the test, tens of minutes.
+The dataset, the split and the calibration are those of `lookalike bench run slem` (objects 0–249 are negatives, 250–499
+are test pictures; λ and γ are chosen once, on all negatives and only on them). Figure 1: mAP and time of fit and
+encoding by the number of negatives. Figure 2: kernel PCA and incomplete Cholesky at ranks 2 to 512. Figure 3:
+incomplete Cholesky at rank 32 by the number of negatives. `--esvm` adds exemplar SVMs to figure 1: one SVM per test
+picture, which takes tens of minutes.
 """
 
 import argparse
@@ -30,7 +30,7 @@ RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Point(NamedTuple):
-    """One encoder at one size: a dot in a figure."""
+    """One encoder at one size: a point of a figure."""
 
     figure: int
     line: str
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
 
 class Runs:
-    """The set, and encoders with the parameters that were chosen for them."""
+    """The dataset and the chosen parameters of the encoders."""
 
     def __init__(self, data: Path):
         self.base = slem.load_base(slem.COLUMNS["ukbench2000/deep"], data, report)
@@ -55,7 +55,7 @@ class Runs:
         self.linear, self.gaussian, self.poly = (dict(found.params) for found in chosen.values())
 
     def measure(self, figure: int, line: str, x: int, encoder: Transform, n: int) -> Point:
-        """Fit on the first n negatives, encode the test, rank it."""
+        """Fit on the first n negatives; encode and rank the test pictures."""
         report(f"figure {figure}, {line}", x, None)
         X, labels = self.base.X[self.test], self.base.labels[self.test]
         start = time.perf_counter()
@@ -67,7 +67,7 @@ class Runs:
 
 
 def main() -> None:
-    """Run, print, and draw."""
+    """Run the measurements, print them and draw the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--plot", type=Path)
@@ -130,7 +130,7 @@ def draw(points: list[Point], target: Path) -> None:
 
 
 def report(stage: str, done: int, total: int | None) -> None:
-    """One line on stderr, over the one before."""
+    """Print one line on stderr, over the previous one."""
     print(f"\r{stage} {done}{f' of {total}' if total else ''}        ", end="", file=sys.stderr, flush=True)
 
 

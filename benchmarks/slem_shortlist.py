@@ -1,11 +1,11 @@
-"""The shortlist of kernel SLEM beside the exact scan: recall, speed-up, and what the build costs.
+"""Compare the shortlist of kernel SLEM with the exact scan: recall, speed-up and build time.
 
     python benchmarks/slem_shortlist.py [--rows 100000] [--dim 128] [--kernels gaussian,poly] [--rank 32] [--kind hnsw]
                                         [--repeats 5] [--json]
 
-In: clustered unit vectors, made here. Out: a line for each kernel and effort: recall@10 of queries that are not in the
-index, as a share of what the scan finds; the median milliseconds of one query by scan and by shortlist, and their
-ratio. Scan and shortlist take turns, so that a busy machine is busy for both.
+The vectors are synthetic: clustered, of unit length. Prints one line per kernel and effort: recall@10 of queries that
+are not in the index, relative to the scan; the median milliseconds of one query by scan and by shortlist, and their
+ratio. Scans and shortlists alternate, so that other load on the machine affects both equally.
 """
 
 import argparse
@@ -25,7 +25,7 @@ EFFORTS: tuple[str | float, ...] = ("fast", "balanced", 100)
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
+    """Run the measurements given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--dim", type=int, default=128)
@@ -44,10 +44,10 @@ def main() -> None:
         index.add(np.arange(options.rows), slem.transform(X))
         seconds = timed(lambda index=index, slem=slem: index.build(encoder=slem))  # type: ignore[misc]
         query = slem.query(asked)
-        sought = index.search(query, K, effort="exact").ids
+        true = index.search(query, K, effort="exact").ids
         for effort in EFFORTS:
             found = index.search(query, K, effort=effort).ids
-            recall = np.mean([len({*a} & {*b}) / K for a, b in zip(found.tolist(), sought.tolist(), strict=True)])
+            recall = np.mean([len({*a} & {*b}) / K for a, b in zip(found.tolist(), true.tolist(), strict=True)])
             scan, short = take_turns(index, slem, asked[: options.repeats], effort)
             line = {
                 "kernel": kernel,
@@ -74,20 +74,20 @@ def take_turns(index: Shortlisted, slem: KernelSlem, asked: Vectors, effort: str
 
 
 def clustered(centres: Vectors, n: int, random: np.random.Generator) -> Vectors:
-    """n unit vectors around the centres (c, d), a hundred or so each."""
+    """n synthetic unit vectors around the centres (c, d), about a hundred per centre."""
     X = centres[random.integers(len(centres), size=n)] + 0.5 * random.normal(size=(n, centres.shape[1]))
     return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds that a run takes."""
+    """Seconds of one run."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
 def show(line: dict[str, object], *, as_json: bool) -> None:
-    """One line on stdout."""
+    """Print one line."""
     print(json.dumps(line) if as_json else "  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
 
 

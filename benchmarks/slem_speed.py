@@ -1,13 +1,13 @@
-"""SLEM's speed beside what bounds it, in one run: a bare product, an exemplar SVM, a bare Cholesky.
+"""Compare the speed of SLEM with a plain matrix product, an exemplar SVM and a plain Cholesky, in one run.
 
     python benchmarks/slem_speed.py [--cases linear,slope,esvm,full,icd] [--dim 1280] [--full 3000,8000,15000]
                                     [--device cpu] [--repeats 9] [--json]
 
-linear: encoding as a share of the throughput of one bare float32 product of the same shape, both with the same memory.
-slope: encoding time of the same rows against the number of negatives, with the slope of the line through it.
-esvm: a LinearSVC a row at 15,000 negatives, against linear encoding. full: the fit at full rank against a Cholesky of a
-matrix of that size alone. icd: 100,000 negatives at rank 32, time and memory above what was held before (K would be
-80 GB). Rows are random, of length one, with a falling spectrum. `--device cuda` runs linear and full on a GPU.
+linear: throughput of encoding relative to one plain float32 product of the same shape. slope: time to encode the same
+vectors by the number of negatives, and the slope of the fitted line. esvm: one LinearSVC per vector with 15,000
+negatives, compared with linear encoding. full: the fit at full rank, compared with a Cholesky of a matrix of that size.
+icd: 100,000 negatives at rank 32, time and additional memory (K would be 80 GB). Vectors are synthetic, of length one,
+with a decreasing spectrum. `--device cuda` runs linear and full on a GPU.
 """
 
 import argparse
@@ -27,18 +27,18 @@ from lookalike.encode.slem import Slem
 from lookalike.types import Array, Vectors
 
 ROWS = 20_000
-"""Rows that linear encoding is timed on."""
+"""Number of vectors for timing linear encoding."""
 POOL = 15_000
-"""Negatives of the paper."""
+"""Number of negatives in the paper."""
 
 
 def main() -> None:
-    """Run the cases that the command line asks for."""
+    """Run the cases given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--dim", type=int, default=1280)
-    parser.add_argument("--full", default="3000,8000,15000", help="negatives at full rank; 15,000 need 8 GB")
-    parser.add_argument("--device", default="cpu", help="cuda: linear and full on a GPU, by torch")
+    parser.add_argument("--full", default="3000,8000,15000", help="numbers of negatives at full rank; 15,000 need 8 GB")
+    parser.add_argument("--device", default="cpu", help="cuda: run linear and full on a GPU with torch")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     options = parser.parse_args()
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def linear(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Encoding and a product, in turns."""
+    """Alternate encoding and a matrix product."""
     X, xp, wait = on_device(draw(ROWS, options.dim), options.device)
     slem = Slem(lam=1e-3).fit(X[:5_000])
     W, wide = X[: options.dim], xp.empty_like(X)
@@ -75,7 +75,7 @@ def linear(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def slope(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Time to encode against n, n = 1,000 to 64,000, in turns."""
+    """Time to encode with n = 1,000 to 64,000 negatives, alternating."""
     X = draw(5_000, options.dim)
     sizes = [1_000, 4_000, 16_000, 64_000]
     fitted = {n: Slem(lam=1e-3).fit(draw(n, options.dim)) for n in sizes}
@@ -90,7 +90,7 @@ def slope(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def esvm(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Three rows by LinearSVC, ROWS rows by SLEM."""
+    """Encode three vectors with LinearSVC and ROWS vectors with SLEM."""
     negatives, X = draw(POOL, options.dim), draw(ROWS, options.dim)
     slow, quick = Esvm(lam=1e-2).fit(negatives), Slem(lam=1e-2).fit(negatives)
     times = [clock(lambda i=i: slow.transform(X[i : i + 1])) for i in range(3)]
@@ -104,7 +104,7 @@ def esvm(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def full(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The fit at full rank and a Cholesky of a matrix of that size, both in float64."""
+    """Alternate the fit at full rank and a Cholesky of a matrix of that size, both in float64."""
     for n in map(int, options.full.split(",")):
         rows = draw(n, options.dim)
         X, _, wait = on_device(rows, options.device)
@@ -112,7 +112,7 @@ def full(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         slem = KernelSlem("gaussian", gamma=1.0, lam=1e-3, rank=None)
 
         def bare(K: Array = K, wait: Callable[[], None] = wait) -> None:
-            cholesky(K + 0)  # it may work in place; the copy is a hundredth of its time
+            cholesky(K + 0)  # copies K, because it can work in place; the copy takes a hundredth of the time
             wait()
 
         def fit(X: Array = X, slem: KernelSlem = slem, wait: Callable[[], None] = wait) -> None:
@@ -130,7 +130,7 @@ def full(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def icd(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The fit by incomplete Cholesky."""
+    """Fit with incomplete Cholesky."""
     X = draw(100_000, options.dim)
     with Peak() as before:
         time.sleep(0.2)
@@ -149,7 +149,7 @@ CASES = {"linear": linear, "slope": slope, "esvm": esvm, "full": full, "icd": ic
 
 
 def draw(n: int, dim: int) -> Vectors:
-    """Unit rows with a falling spectrum, (n, dim) float32."""
+    """Synthetic unit vectors with a decreasing spectrum, (n, dim) float32."""
     X = np.random.default_rng(n).standard_normal((n, dim), np.float32)
     X *= (1 + np.arange(dim, dtype=np.float32)) ** -0.5
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -157,7 +157,7 @@ def draw(n: int, dim: int) -> Vectors:
 
 
 def on_device(X: Vectors, device: str) -> tuple[Array, Any, Callable[[], None]]:
-    """X there, its namespace, and what waits until all is done there."""
+    """X on a device, its namespace, and a function that waits for the device."""
     if device == "cpu":
         return X, np, lambda: None
     import torch
@@ -166,7 +166,7 @@ def on_device(X: Vectors, device: str) -> tuple[Array, Any, Callable[[], None]]:
 
 
 def interleave(runs: dict[str, Callable[[], object]], repeats: int, warm: bool = True) -> dict[str, list[float]]:
-    """Seconds of each run, taken in turns, so that whatever else the machine does hits all alike."""
+    """Seconds of each run. Runs alternate, so that other load on the machine affects all of them equally."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values() if warm else ():
         run()

@@ -241,7 +241,7 @@ def test_few_rows_need_no_structure(rows):
     assert index.build().stale == 1
     hits = index.search(PointQuery(rows[1][:2]), 3)
     np.testing.assert_array_equal(hits.ids, index.truth.search(PointQuery(rows[1][:2]), 3).ids)
-    with pytest.raises(InputError, match="build the index first"):
+    with pytest.raises(InputError, match="Build the index first"):
         index.save("nowhere")
 
 

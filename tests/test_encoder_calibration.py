@@ -164,11 +164,11 @@ def test_what_cannot_be_right_is_refused():
         calibrate(Slem, [], POOL, PICTURES, ALTERED)
     with pytest.raises(InputError, match="variants must be finite"):
         calibrate(Slem, LAMS, POOL, PICTURES, ALTERED * np.nan)
-    with pytest.raises(InputError, match="y must be one label a row"):
+    with pytest.raises(InputError, match="y must have one label per row"):
         calibrate_labels(Slem, LAMS, PICTURES, [1, 2], POOL)
     for y in (np.zeros(60), np.arange(60)):
-        with pytest.raises(InputError, match="y must have two labels or more"):
+        with pytest.raises(InputError, match="y must have at least two labels"):
             calibrate_labels(Slem, LAMS, PICTURES, y, POOL)
     for y in (np.arange(60) // 20, np.r_[np.zeros(30), np.arange(30)]):
-        with pytest.raises(InputError, match="y must have in each half of its labels two labels or more"):
+        with pytest.raises(InputError, match="at least two labels, one of them twice, in each half of its labels"):
             calibrate_labels(Slem, LAMS, PICTURES, y)

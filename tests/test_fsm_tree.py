@@ -325,7 +325,7 @@ def test_invalid_use_is_rejected():
         ({"epsilon": -1}, "epsilon must be at least 0"),
         ({"epsilon": np.nan}, "epsilon must be at least 0"),
         ({"delta": 1.0}, "below 1"),
-        ({"within": np.nan}, "within a number"),
+        ({"within": np.nan}, "within not NaN"),
         ({"effort": "best"}, "effort"),
     ):
         with pytest.raises(InputError, match=words):

@@ -267,7 +267,7 @@ def test_rows_that_are_not_finite_or_too_large_are_refused(bad):
     rows[7, 2] = bad
     slem = KernelSlem(rank=4)
     for call in (slem.fit, slem.fit(N).transform, slem.query, lambda Y: slem.pushes(X, Y)):
-        with pytest.raises(InputError, match=r"X must (be finite|hold numbers of at most 1e\+06. Got 1e\+07)"):
+        with pytest.raises(InputError, match=r"X must (be finite|have values of at most 1e\+06. Got 1e\+07)"):
             call(rows)
 
 

@@ -104,7 +104,7 @@ def test_bad_marks_raise_an_error():
         Svm("gauss").fit(X, y)
     with pytest.raises(NotFittedError, match="not fitted yet"):
         Svm().best()
-    with pytest.raises(InputError, match=r"one mark \+1"):
+    with pytest.raises(InputError, match=r"one positive mark"):
         Svdd().fit(X[30:], y[30:])
     with pytest.raises(InputError, match="kernel of a distance"):
         Svdd("linear").fit(X, y)

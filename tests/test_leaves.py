@@ -179,5 +179,5 @@ def test_invalid_use_is_rejected(index, tmp_path):
     index.save(tmp_path / "leaves")
     other = Flat()
     other.add(np.arange(2), np.zeros((2, 3), np.float32))
-    with pytest.raises(DamagedError, match="for 20 dimensions, the vectors have 3"):
+    with pytest.raises(DamagedError, match="has 20 dimensions, but the vectors have 3"):
         Leaves.load(tmp_path / "leaves", other)

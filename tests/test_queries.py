@@ -70,8 +70,8 @@ def test_torch_tensors_and_lists_are_welcome(rows):
         (np.zeros(4), "two dimensions"),
         ([[np.nan, 1.0]], "finite"),
         (np.array([["a"]]), "real numbers"),
-        ([[1e19, 0.0]], "at most 1e[+]18 long"),
-        ([[1e300, 0.0]], "at most 1e[+]18 long"),
+        ([[1e19, 0.0]], "length at most 1e[+]18"),
+        ([[1e300, 0.0]], "length at most 1e[+]18"),
     ],
 )
 def test_an_invalid_point_is_rejected(vectors, message):

@@ -99,7 +99,7 @@ def test_a_collection_of_three():
     every = run_round(tiny, Marks(np.array([7, 8, 9]), X[:3], np.array([1, 1, 1], np.int8)))
     assert every.found == 3
     assert len(every.questions) == 0
-    assert "nothing left to ask" in every.stop
+    assert "No questions are left" in every.stop
     none = run_round(tiny, Marks(np.array([7, 8, 9]), X[:3], np.array([-1, -1, -1], np.int8)))
     assert none.found == 0
 

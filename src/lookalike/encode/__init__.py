@@ -5,10 +5,10 @@
 - `kernel_slem`: the same in the feature space of a kernel (`KernelSlem`), the query that compares such rows
   (`SlemQuery`), and low-rank factors of kernel matrices.
 - `esvm`: one linear SVM per row (`Esvm`), the baseline of SLEM. Library only.
-- `calibration`: the choice of an encoder's parameters, without labels (`calibrate`) or with (`calibrate_labels`).
-- `check`: the input checks that encoders, metrics, codes and classifiers share.
+- `calibration`: choosing an encoder's parameters without labels (`calibrate`) or with labels (`calibrate_labels`).
+- `check`: input checks shared by encoders, metrics, codes and classifiers.
 
-Each public name is imported when it is first used: scikit-learn takes a second to load.
+Public names are imported when they are first used, because scikit-learn takes a second to load.
 """
 
 import lazy_loader

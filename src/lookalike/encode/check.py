@@ -10,14 +10,14 @@ from lookalike.types import Array
 
 
 def check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 1) -> Array:
-    """Return X, a NumPy or torch matrix with as many columns as `part` was fitted on; `reset` stores their number.
+    """Check that X, a NumPy or torch matrix, has the columns of the fit; `reset` stores their number instead.
 
-    NaN and infinity are not looked for: the caller checks values chunk by chunk.
+    Does not check for NaN and infinity, because callers check values chunk by chunk.
     """
     if not array_api_compat.is_torch_array(X):
         return validate_data(part, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
     if X.ndim != 2 or X.shape[0] < min_rows:
-        raise InputError(f"X must be a matrix of at least {min_rows} rows. Got shape {tuple(X.shape)}.")
+        raise InputError(f"X must be a matrix with at least {min_rows} rows. Got shape {tuple(X.shape)}.")
     if reset:
         part.n_features_in_ = X.shape[1]
     elif X.shape[1] != getattr(part, "n_features_in_", X.shape[1]):
@@ -26,6 +26,6 @@ def check_matrix(part: BaseEstimator, X: Array, *, reset: bool, min_rows: int = 
 
 
 def float32_out(tags: Tags) -> Tags:
-    """The tags of an encoder whose output is always float32."""
+    """Set the tags of an encoder whose output is always float32."""
     tags.transformer_tags.preserves_dtype = []
     return tags

@@ -1,7 +1,7 @@
 """The exemplar SVM, the baseline of SLEM: one linear SVM per row.
 
 Malisiewicz, Gupta & Efros, ICCV 2011; as an encoder Zepeda & Pérez, CVPR 2015. Eq. 1 of slem with the hinge loss.
-Library only: no recipe and no command uses it, the benchmarks compare SLEM with it.
+Library only: no recipe or command uses it; the benchmarks compare SLEM with it.
 """
 
 from typing import Self
@@ -19,27 +19,28 @@ from lookalike.limits import COST, COUNT, check_number
 from lookalike.types import Array, Vectors
 
 BIAS_SCALE = 3.0
-"""liblinear regularises ν as one more weight of ω. As the weight of a column this many times as long as the longest row
-it costs next to nothing; a longer column takes many more iterations."""
+"""liblinear regularises ν like a weight of ω. A constant column of this length, relative to the longest row, makes that
+regularisation negligible; a longer column takes many more iterations."""
 TOLERANCE = 1e-2
-"""Of liblinear's dual, where a training stops: the direction of ω, all that is used, converges much earlier."""
+"""Tolerance of liblinear's dual. The direction of ω, the only part that is used, converges much earlier."""
 
 
 class Esvm(TransformerMixin, BaseEstimator):
     """ω/‖ω‖ of the hyperplane between each row and a pool of negatives, by scikit-learn's `LinearSVC`.
 
-    Slow: every row needs a training over all negatives, seconds where SLEM takes microseconds.
+    Slow: each row needs a training over all negatives, which takes seconds; SLEM takes microseconds.
 
     Parameters
     ----------
     lam : λ of Eq. 1, above 0. In terms of SVMs, C = theta / lam for the row and 1 / (n · lam) for each negative.
-    theta : θ of Eq. 1, above 0: the weight of the row relative to all negatives together. Unlike in SLEM it matters.
-    max_iterations : iterations of each training; scikit-learn warns when they are too few.
+    theta : θ of Eq. 1, above 0: the weight of the row relative to all negatives together. It affects the direction,
+        unlike in SLEM.
+    max_iterations : maximum iterations of each training; scikit-learn warns if they are too few.
     random_state : seed of the order in which a training visits the rows.
 
     Attributes
     ----------
-    negatives_ : (n, d) float32, the pool: there is nothing to learn in advance.
+    negatives_ : (n, d) float32, the pool.
 
     Examples
     --------
@@ -49,7 +50,7 @@ class Esvm(TransformerMixin, BaseEstimator):
 
     """
 
-    negatives = True  # fit takes a pool of negatives
+    negatives = True  # fit expects a pool of negatives
 
     negatives_: Vectors
 
@@ -69,13 +70,14 @@ class Esvm(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Encode rows (m, d) as float32 unit rows (m, d), a training each. A row equal to all negatives becomes 0."""
+        """Encode rows (m, d) as float32 unit rows (m, d), one training each; a row equal to all negatives becomes 0."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         exemplars = to_numpy(check_rows(X))
         n, d = self.negatives_.shape
-        centre = self.negatives_.mean(axis=0, dtype=np.float64)  # (d,): a shift moves ν only, and a small ν costs less
-        rows = np.empty((n + 1, d))  # liblinear's precision is float64
+        # A shift changes only ν, and a small ν is regularised less.
+        centre = self.negatives_.mean(axis=0, dtype=np.float64)  # (d,)
+        rows = np.empty((n + 1, d))  # float64, as liblinear computes
         rows[1:] = self.negatives_ - centre
         labels = np.array([1] + n * [-1])  # (n + 1,)
         importance = np.array([self.theta] + n * [1 / n])  # (n + 1,)

@@ -23,26 +23,26 @@ from lookalike.limits import check_number
 from lookalike.types import Array, OneOf, Vectors
 
 LARGEST = 1e6
-"""The largest number in a row whose kernels still fit into float32."""
+"""The largest value in a row for which kernel values still fit into float32."""
 NOTHING = 1e-12
-"""A classifier with a squared length below this share of K(x, x) is rounding error: the row is the pool's mean."""
+"""A squared length of a classifier below this share of K(x, x) is rounding error: the row is the pool's mean."""
 BLOCK_BYTES = 4 * 2**20
 """Size of the blocks of kernel values that `SlemQuery.score` computes: blocks that fit into the cache are fastest."""
 BLOCK_ROWS = 256
-"""The least number of stored rows in a block, whatever the number of queries."""
+"""The minimum number of stored rows in a block, for any number of queries."""
 LEAST_PIVOT = 1e-12
-"""Incomplete Cholesky stops where no row has more than this share of the largest K(x, x) left to explain."""
+"""Incomplete Cholesky stops if no row has more than this share of the largest K(x, x) left to explain."""
 LEAST_VALUE = 1e-10
 """Kernel PCA drops eigenvalues below this share of the largest: they are rounding errors."""
 KRYLOV_DEPTH = 6
-"""Products with K that kernel PCA builds its subspace from: few, as each block is wider than the rank."""
+"""Number of products with K in kernel PCA's subspace: few, because each block is wider than the rank."""
 KRYLOV_SPARE = 8
-"""Columns that a block has in addition to the rank."""
+"""Columns of a block in addition to the rank."""
 KPCA_BYTES = 2 * 2**30
 """The largest kernel matrix that kernel PCA keeps; a larger one is computed again, in chunks, for every product."""
 ICD_BYTES = 2**20
 """Size of the chunks of rows that incomplete Cholesky works on: chunks that fit into the cache are fastest."""
-NO_ROWS = "X must have a row with K(x, x) above 0. Got none: every row is zero."
+NO_ROWS = "X must have a row with K(x, x) above 0. Got only zero rows."
 
 
 class KernelSlem(TransformerMixin, BaseEstimator):
@@ -63,12 +63,12 @@ class KernelSlem(TransformerMixin, BaseEstimator):
     gamma : the kernel's γ, above 0.
     lam : λ of Eq. 1, above 0: a smaller value gives more weight to directions that are rare in the pool.
     factor : "icd" (any number of negatives) or "kpca" (the best factor of its rank; up to about 20,000 negatives).
-    rank : the largest r; negatives that span fewer dimensions give a smaller one. None: full rank.
+    rank : maximum r; it is smaller if the negatives span fewer dimensions. None: full rank.
 
     Attributes
     ----------
-    Arrays have the type and the device of the rows it was fitted on: a factor of full rank takes longer to copy from a
-    GPU than to compute there. `transform` takes rows of any type.
+    Arrays have the type and the device of the rows in `fit`, because a factor of full rank takes longer to copy from a
+    GPU than to compute there. `transform` accepts rows of any type.
 
     negatives_ : the size of the pool, n.
     landmarks_ : (m, d) float64: the pool's rows that new rows are compared with, r pivots or all n.
@@ -89,7 +89,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     """
 
-    negatives = True  # fit takes a pool of negatives
+    negatives = True  # fit expects a pool of negatives
 
     negatives_: int
     landmarks_: Array
@@ -112,10 +112,10 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         self.rank = rank
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
-        """Learn the pool of negatives, X (n, d), n ≥ 2. A memory-mapped X is not copied where factor is "icd"."""
+        """Learn the pool of negatives, X (n, d), n ≥ 2. With the factor "icd", a memory-mapped X is not copied."""
         functions = check_kernel(self.kernel, self.gamma, TANGENTS)
         if not isinstance(self.lam, int | float | np.number) or not 0 < self.lam < np.inf:
-            raise InputError(f"lam must be above 0, as without it a classifier has no one solution. Got {self.lam!r}.")
+            raise InputError(f"lam must be above 0, otherwise a classifier has no unique solution. Got {self.lam!r}.")
         if self.factor not in FACTORS:
             raise UnknownNameError("factor", self.factor, FACTORS)
         if self.rank is not None:
@@ -139,7 +139,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Encode rows (n, d) as (n, D) float32: [x, z, p, s(x, x)^-½]. The last number of the pool's mean is 0."""
+        """Encode rows (n, d) as (n, D) float32: [x, z, p, s(x, x)^-½]. For the pool's mean, the last column is 0."""
 
         def row(X: Array, made: "Machines", scale: Array) -> Array:
             return namespace(X).concat([X, made.z, made.p[:, None], scale[:, None]], axis=1)
@@ -151,17 +151,17 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return self.compare(self.transform(Y))
 
     def compare(self, rows: Array) -> "SlemQuery":
-        """Return a query for the encoded rows nearest to rows (q, D) that are encoded already."""
+        """Return a query for the encoded rows nearest to rows (q, D), which are already encoded."""
         return SlemQuery(rows, kernel=self.kernel, gamma=self.gamma, d=self.n_features_in_)
 
     def shortlist(self, rows: Array, length: float | None = None) -> Vectors:
-        """Encoded rows (m, D) as (m, D + 1) float32 for any index by inner products or by Euclidean distances.
+        """Convert encoded rows (m, D) to (m, D + 1) float32 for an inner-product or Euclidean index.
 
-        Their inner products with `SlemQuery.shortlist` order rows as the scores do, except that the kernel is replaced
-        by its tangent where two rows are the same: right for near rows, too low or too high for far ones. So search for
-        several times k and score those exactly. The last column gives all rows the same length, so that the nearest
-        rows are those with the largest inner products; `length` is that length, by default that of the longest of these
-        rows. Rows added later should get the same one; a longer row keeps its length and appears a little farther away.
+        Their inner products with `SlemQuery.shortlist` approximate the order of the scores: the kernel is replaced by
+        its tangent at identical rows, which is accurate for near rows and too low or too high for far ones. So search
+        for several times k and score those exactly. The last column gives all rows the same length, so that the nearest
+        rows have the largest inner products. `length` is that length, by default that of the longest of these rows. Use
+        the same length for rows added later; a longer row keeps its length and appears slightly farther away.
         """
         x, z, p, scale = _split(to_numpy(rows), self.n_features_in_)
         _, _, fall = TANGENTS[self.kernel](x, self.gamma)
@@ -171,10 +171,10 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return np.hstack([vectors, _columns(np.sqrt(np.maximum(most - squares, 0.0)))])
 
     def pushes(self, X: Array, negatives: Array) -> Array:
-        """How much each of the pool's rows `negatives` (m, d) pushes each row of X (n, d) away, (n, m) float32.
+        """Influence (n, m) float32 of each of the pool's rows `negatives` (m, d) on the classifier of each row of X.
 
-        The push is −n α_i / α₀, where the classifier is h = α₀ φ(x) + Σ α_i φ(x_i). The mean over the whole pool is 1.
-        A negative that the classifier confuses with the row has a larger push; one with a push below 0 attracts it.
+        X is (n, d). The influence is −n α_i / α₀, where the classifier is h = α₀ φ(x) + Σ α_i φ(x_i). The mean over the
+        pool is 1. A negative that the classifier confuses with the row has more; one with a value below 0 attracts it.
         """
         check_is_fitted(self)
         Y = _check_values(check_matrix(self, negatives, reset=False, min_rows=0))  # (m, d)
@@ -212,12 +212,12 @@ class KernelSlem(TransformerMixin, BaseEstimator):
         return Machines(y, z, p, s)
 
     def _each(self, X: Array, row: Callable[[Array, "Machines", Array], Array]) -> Array:
-        """`row(X, machines, scale)` for rows X in chunks, float32."""
+        """Apply `row(X, machines, scale)` to rows X in chunks; return float32."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         xp = namespace(X)
         parts = []
-        # An X without rows is one empty chunk, so that the result has all columns.
+        # An X without rows is one empty chunk, so that the result has the right number of columns.
         for part in chunks(max(1, X.shape[0]), row_bytes=48 * len(self.landmarks_) + 24 * X.shape[1]):
             rows = _check_values(X[part])
             made = self._solve(rows)
@@ -271,14 +271,14 @@ class SlemQuery:
         return scores
 
     def shortlist(self) -> Vectors:
-        """Points (q, D + 1) float32 to search an index of `KernelSlem.shortlist` vectors with."""
+        """Query points (q, D + 1) float32 for an index of `KernelSlem.shortlist` vectors."""
         x, z, p, _ = _split(self.rows, self.d)
         slope, level, _ = TANGENTS[self.kernel](x, self.gamma)
         return np.hstack([slope[:, None] * x, -z, _columns(-np.ones_like(p), level - p, np.zeros_like(p))])
 
 
 class Machines(NamedTuple):
-    """Exemplars' classifiers h, each divided by its α₀: ⟨h, h'⟩ = K(x, x') − p − p' − zᵀz'. float64."""
+    """Classifiers h of exemplars, each divided by its α₀: ⟨h, h'⟩ = K(x, x') − p − p' − zᵀz'. float64."""
 
     y: Array  # (m, r): v − μ along the pool's principal axes; at full rank g = M⁻¹k̃, (m, n)
     z: Array  # (m, R): R = r, or 2n at full rank
@@ -297,7 +297,7 @@ class Factor(NamedTuple):
 def icd(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
     """Factor K by greedy incomplete Cholesky: O(nr²) time, O(nr) memory, without forming K.
 
-    Each step adds the row with the largest unexplained K(x, x). Stops early where nothing is left: r ≤ rank.
+    Each step adds the row with the largest unexplained K(x, x). It stops early if nothing is left, so r ≤ rank.
     """
     xp, device, n = namespace(X), array_api_compat.device(X), X.shape[0]
     B = xp.zeros((n, min(rank, n)), dtype=xp.float64, device=device)
@@ -315,7 +315,7 @@ def icd(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
         B[:, step] = column
         left -= column * column
         pivots.append(pivot)
-        left[xp.asarray(pivots, device=device)] = 0.0  # explained, whatever the rounding error
+        left[xp.asarray(pivots, device=device)] = 0.0  # explained, regardless of rounding
     if not pivots:
         raise InputError(NO_ROWS)
     B = B[:, : len(pivots)]
@@ -328,7 +328,7 @@ def icd(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
 def kpca(X: Array, kernel: Kernel, gamma: float, rank: int) -> Factor:
     """Find the best K ≈ BBᵀ of rank r ≤ rank: eigenvectors times the roots of their eigenvalues. O(n²r) time.
 
-    Exact unless r is small compared with n; then by a block Krylov subspace.
+    Exact unless r is small compared with n; in that case it uses a block Krylov subspace.
     """
     xp, n = namespace(X), X.shape[0]
     X = xp.astype(X, xp.float64)
@@ -361,7 +361,7 @@ def ccd(X: Array, kernel: Kernel, gamma: float, ridge: float) -> tuple[Array, Ar
     """
     xp, n = namespace(X), X.shape[0]
     X = xp.astype(X, xp.float64)
-    K = kernel.pairs(X, X, gamma)  # (n, n), changed in place below: it may take most of the memory
+    K = kernel.pairs(X, X, gamma)  # (n, n), changed in place below: it can take most of the memory
     means = xp.mean(K, axis=1)  # (n,)
     K -= (means - xp.mean(means))[:, None]
     K -= means
@@ -375,12 +375,12 @@ FACTORS = {"icd": icd, "kpca": kpca}
 
 
 def _check_values(X: Array) -> Array:
-    """X as finite float64 rows, none of whose numbers is too large for kernels."""
+    """Check that X is finite and not too large for kernels; return float64."""
     xp = namespace(X)
     X = xp.astype(check_rows(X), xp.float64)
     largest = float(xp.max(xp.abs(X))) if X.shape[0] else 0.0
     if largest > LARGEST:
-        raise InputError(f"X must hold numbers of at most {LARGEST:g}. Got {largest:g}; scale it down.")
+        raise InputError(f"X must have values of at most {LARGEST:g}. Got {largest:g}; scale it down.")
     return X
 
 
@@ -400,14 +400,14 @@ def _krylov(product: Callable[[Array], Array], X: Array, width: int) -> Array:
     basis = xp.empty((X.shape[0], 0), dtype=xp.float64, device=array_api_compat.device(X))
     for _ in range(KRYLOV_DEPTH):
         block = xp.linalg.qr(product(block))[0]
-        for _ in range(2):  # once is not enough: the rest may be small
+        for _ in range(2):  # twice, because what remains after the first can be small
             block = xp.linalg.qr(block - basis @ (basis.T @ block))[0]
         basis = xp.concat([basis, block], axis=1)
     return basis
 
 
 def _float64(X: Array) -> Iterator[Array]:
-    """X in chunks of float64 rows."""
+    """Iterate over X in chunks of float64 rows."""
     xp = namespace(X)
     for part in chunks(X.shape[0], row_bytes=16 * X.shape[1], max_bytes=held_bytes(X, ICD_BYTES)):
         yield xp.astype(X[part], xp.float64)

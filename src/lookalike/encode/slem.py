@@ -19,28 +19,28 @@ from lookalike.limits import NOT_NEGATIVE, POSITIVE, check_number
 from lookalike.types import Array
 
 ROWS_BYTES = 16 * 2**20
-"""Size of the chunks of `transform`: enough for a product at full speed, little enough for the caches."""
+"""Size of the chunks of `transform`: large enough for a product at full speed, small enough for the caches."""
 SAFE = 1e30
-"""Squared lengths between 1 / SAFE and SAFE fit into float32; rows outside are computed again in float64."""
+"""Squared lengths between 1 / SAFE and SAFE fit into float32; other rows are computed again in float64."""
 
 
 class Slem(TransformerMixin, BaseEstimator):
-    """The square-loss exemplar machine, linear: ω/‖ω‖ with ω ∝ (Σ + λI)⁻¹ (x − μ), one matrix product a batch.
+    """The square-loss exemplar machine, linear: ω/‖ω‖ with ω ∝ (Σ + λI)⁻¹ (x − μ), one matrix product per batch.
 
     μ and Σ are the mean and the covariance of the negatives. The weight θ of the exemplar in Eq. 1 only scales ω
-    (Eq. 6), so it is no parameter of the encoding. The limit of small `lam` is linear discriminant analysis (Eq. 7):
+    (Eq. 6), so it is not a parameter. The limit of small `lam` is linear discriminant analysis (Eq. 7):
     `Slem(lam=1e-6)` is that baseline. A row equal to μ has no direction and becomes zero.
 
     Parameters
     ----------
     lam : λ of Eq. 1, at least 0, in units of the squared rows: 1e-4 to 0.1 for rows of length one, below 0.01 only if
-        the pool has no other views of the things that are searched for. 0 requires negatives that span all d
-        dimensions. If they do not, the error is deliberate: a pseudo-inverse would ignore the directions that no
-        negative has, while the limit of small λ depends on nothing else.
+        the pool has no other views of the objects that are searched for. 0 requires negatives that span all d
+        dimensions and is an error otherwise: a pseudo-inverse would ignore the directions without negatives, while the
+        limit of small λ depends only on those.
 
     Attributes
     ----------
-    Arrays have the type and the device of the rows it was fitted on; `transform` takes rows of any type.
+    Arrays have the type and the device of the rows in `fit`; `transform` accepts rows of any type.
 
     n_ : the number of negatives.
     mean_ : (d,) float64, of the negatives.
@@ -55,7 +55,7 @@ class Slem(TransformerMixin, BaseEstimator):
 
     """
 
-    negatives = True  # fit takes a pool of negatives
+    negatives = True  # fit expects a pool of negatives
 
     n_: int
     mean_: Array
@@ -73,15 +73,15 @@ class Slem(TransformerMixin, BaseEstimator):
         return self._learn(_merge(_Pool(0, xp.zeros((d,), **kind), xp.zeros((d, d), **kind)), X, 1))
 
     def add(self, X: Array) -> Self:
-        """Add rows (m, d) to the pool: the moments of a fresh fit in O(md²), whatever n, and a new inverse.
+        """Add rows (m, d) to the pool. The result equals a new fit; merging the moments takes O(md²), whatever n.
 
-        The inverse is computed again, in O(d³): one more negative changes the n that Σ is divided by, but not λI, and
-        that change has full rank, so no low-rank update is exact.
+        The inverse is computed again, in O(d³): one more negative changes the weight of Σ relative to λI, a change of
+        full rank, so that no low-rank update is exact.
         """
         return self._learn(_merge(*self._pool_and(X), 1))
 
     def remove(self, X: Array) -> Self:
-        """Remove rows (m, d), m < n, from the pool; they must be in it. Costs as much as `add`."""
+        """Remove rows (m, d), m < n, from the pool; they must be in it. Takes as long as `add`."""
         pool, X = self._pool_and(X)
         if X.shape[0] >= self.n_:
             raise InputError(
@@ -92,7 +92,7 @@ class Slem(TransformerMixin, BaseEstimator):
         before, after = (xp.linalg.diagonal(part.covariance) for part in (pool, smaller))  # (d,)
         rounding = 1e-9 * self.n_ / smaller.n * (xp.max(before) + xp.max(pool.mean**2))
         if bool(xp.any(after < -rounding)):
-            raise InputError("X must be rows of the pool. Got others: without them a variance would be negative.")
+            raise InputError("X must be rows of the pool. Got others: without them, a variance would be negative.")
         return self._learn(smaller)
 
     def transform(self, X: Array) -> Array:
@@ -102,15 +102,15 @@ class Slem(TransformerMixin, BaseEstimator):
         xp, device = namespace(X), array_api_compat.device(X)
         precision = xp.float64 if X.dtype == xp.float64 else xp.float32
         out = xp.empty(tuple(X.shape), dtype=xp.float32, device=device)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such rows are done again
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # such rows are computed again
             W, mean = (xp.astype(like(X, a), precision, copy=False) for a in (self.inverse_, self.mean_))
             parts = list(chunks(X.shape[0], 4 * X.shape[1], held_bytes(X, ROWS_BYTES)))
             rows = parts[0].stop if parts else 0
-            # Memory that is used again and again: fresh memory is slow. NumPy and torch both know `out`.
+            # Buffers are reused because newly allocated memory is slow. NumPy and torch both support `out`.
             space, products = (xp.empty((rows, X.shape[1]), dtype=precision, device=device) for _ in range(2))
             for part in parts:
                 m = part.stop - part.start
-                # Subtracting first costs no more than a bias does, and loses nothing where the mean is long.
+                # Subtracting first takes as long as a bias, and is more accurate if the mean is long.
                 centred = xp.subtract(X[part], mean, out=space[:m])  # (m, d)
                 omega = xp.matmul(centred, W, out=products[:m])  # (m, d)
                 squares = xp.vecdot(omega, omega)  # (m,)
@@ -121,7 +121,7 @@ class Slem(TransformerMixin, BaseEstimator):
         return out
 
     def weights(self, X: Array, theta: float = 1.0) -> tuple[Array, Array]:
-        """The minimum of Eq. 1 for each row as the exemplar: ω (m, d) and ν (m,), float64, not scaled to length one.
+        """Solve Eq. 1 with each row as the exemplar: ω (m, d) and ν (m,), float64, not scaled to length one.
 
         `theta`, above 0, is the exemplar's weight relative to all negatives together.
         """
@@ -137,12 +137,12 @@ class Slem(TransformerMixin, BaseEstimator):
         return omega, nu
 
     def pushes(self, X: Array, negatives: Array) -> NDArray[np.float64]:
-        """How much each of the pool's rows `negatives` (n, d) pushes each row of X (m, d) away, (m, n).
+        """Influence (m, n) of each of the pool's rows `negatives` (n, d) on the classifier of each row of X (m, d).
 
-        The push of negative i is p_i = 1 + (x_i − μ)ᵀA⁻¹(x − μ). Where the derivative of Eq. 1 is zero,
+        The influence of negative i is p_i = 1 + (x_i − μ)ᵀA⁻¹(x − μ). Where the derivative of Eq. 1 is zero,
         λA⁻¹(x − μ) = (x − μ) − mean_i p_i (x_i − μ): the direction of ω is the row minus its weighted negatives.
         Up to a common factor, p_i is also the residual 1 + ωᵀx_i + ν. The mean over the pool is 1. A negative that the
-        classifier confuses with the row has a larger push; one with a push below 0 attracts it.
+        classifier confuses with the row has more influence; one with a value below 0 attracts it.
         """
         check_is_fitted(self)
         X, negatives = (check_matrix(self, rows, reset=False, min_rows=0) for rows in (X, negatives))
@@ -156,7 +156,7 @@ class Slem(TransformerMixin, BaseEstimator):
         return float32_out(super().__sklearn_tags__())
 
     def _learn(self, pool: "_Pool") -> Self:
-        """Store a pool and its inverse; an error leaves everything as it was."""
+        """Store a pool and its inverse; an error changes nothing."""
         check_number("lam", self.lam, *NOT_NEGATIVE)
         inverse = _invert(pool.covariance, float(self.lam))
         self.n_, self.mean_, self.covariance_, self.inverse_ = pool.n, pool.mean, pool.covariance, inverse
@@ -213,7 +213,7 @@ def _invert(covariance: Array, lam: float) -> Array:
     if not pivot > least:
         raise InputError(
             f"lam must be larger: these negatives do not span all {d} dimensions (too few, or constant or dependent"
-            f" columns). Got {lam:g}; {max(1e3 * least, 1e-12):.1g} would do for them."
+            f" columns). Got {lam:g}; {max(1e3 * least, 1e-12):.1g} or more works."
         )
     inverse = xp.linalg.inv(A)
     return (inverse + inverse.T) / 2

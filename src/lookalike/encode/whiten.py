@@ -19,7 +19,7 @@ from lookalike.limits import COUNT, check_number
 from lookalike.types import Array
 
 FLOOR = 1e-6
-"""Variances below this share of the largest are whitened as if they were this large, so that noise is not amplified."""
+"""Variances below this share of the largest are whitened as if they had this share: noise must not be amplified."""
 
 
 class PCA(TransformerMixin, BaseEstimator):
@@ -27,15 +27,15 @@ class PCA(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1): n rows span no more dimensions.
+    dim : maximum output dimension. D = min(dim, d, n - 1), because n rows span no more dimensions.
     whiten : power between 0 and 1. Each direction is divided by its standard deviation to this power:
-        0 keeps the variances (to find the same kind of picture), 1 makes them equal (to find the same thing).
+        0 keeps the variances (to find the same kind of picture), 1 makes them equal (to find the same object).
 
     Attributes
     ----------
     mean_ : (d,) float64.
     components_ : (D, d) float64, orthonormal rows, by decreasing variance, the largest entry of each positive.
-    variances_ : (D,) float64, of the rows it was fitted on.
+    variances_ : (D,) float64, of the rows in `fit`.
 
     Examples
     --------
@@ -56,10 +56,10 @@ class PCA(TransformerMixin, BaseEstimator):
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Learn from (n, d) rows, n ≥ 2. A memory-mapped X is read twice in chunks, never copied as a whole."""
         check_number("dim", self.dim, *COUNT)
-        check_number("whiten", self.whiten, Real, "between 0 (not at all) and 1 (fully)", 0, 1)
+        check_number("whiten", self.whiten, Real, "between 0 (none) and 1 (full)", 0, 1)
         X = check_matrix(self, X, reset=True, min_rows=2)
         n, d = X.shape
-        # Learned arrays are NumPy's whatever the type of X.
+        # Learned arrays are NumPy arrays, regardless of the type of X.
         self.mean_, self.components_, self.variances_ = map(as_numpy, principal(X, min(self.dim, d, n - 1)))
         return self
 
@@ -89,7 +89,7 @@ class PCA(TransformerMixin, BaseEstimator):
 
 
 class L2(TransformerMixin, BaseEstimator):
-    """Rows divided by their Euclidean length; a zero row stays zero. Nothing is learned.
+    """Scales rows to unit Euclidean length; a zero row stays zero. Nothing is learned.
 
     Examples
     --------

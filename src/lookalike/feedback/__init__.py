@@ -1,10 +1,10 @@
 """Relevance feedback over any index: learn from marks, rank, and choose the next questions.
 
 round          run_round: one round, from Marks to a RoundOutcome
-learners       what learns from marks: the Learner protocol, Svm and Svdd
+learners       models that learn from marks: the Learner protocol, Svm and Svdd
 questions      strategies that choose which items to ask about
-estimate       how many positive items there are in all
-emulated_user  sessions with a user who answers from labels, to measure all of it
+estimate       the estimated number of positive items
+emulated_user  sessions with a user who answers from labels, for measurements
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""An emulated user who answers every question right, to measure feedback sessions.
+"""An emulated user who answers every question correctly, to measure feedback sessions.
 
-The protocol of §4.A, fsm-tree: a session begins with one relevant example and ws − 1 random irrelevant ones, ws = 9.
+The protocol of §4.A, fsm-tree: a session starts with one relevant example and ws − 1 random irrelevant ones, ws = 9.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from lookalike.index.ids import check_ids, sort_ids
 from lookalike.types import Ids, Searchable
 
 WINDOW = 9
-"""Questions of a round: ws."""
+"""Questions per round: ws."""
 
 
 class EmulatedUser:
@@ -24,7 +24,7 @@ class EmulatedUser:
     Parameters
     ----------
     ids : (n,) all items.
-    relevant : (m,) the positive ones, 1 ≤ m.
+    relevant : (m,) the positive items, m ≥ 1.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class EmulatedUser:
         everything = check_ids(ids)
         self.irrelevant: Ids = everything[~np.isin(everything, self.relevant)]
         if not len(self.relevant) or not np.all(np.isin(self.relevant, everything)):
-            raise InputError("relevant must be one or more of the ids.")
+            raise InputError("relevant must be at least one of the ids, and no other ids.")
 
     def start(self, random: np.random.Generator, window: int = WINDOW) -> tuple[Ids, NDArray[np.int8]]:
         """The first marks of a session: ids (window,) and signs, the relevant one first."""
@@ -56,7 +56,7 @@ class EmulatedUser:
         return np.where(np.isin(ids, self.relevant), 1, -1).astype(np.int8)
 
     def precision(self, ranked: Any) -> float:
-        """The share of relevant items among the first n of a ranking, with n relevant items in all. §4.A, fsm-tree.
+        """The share of relevant items among the first n of a ranking, n being their total number. §4.A, fsm-tree.
 
         >>> EmulatedUser(np.arange(9), np.array([1, 2])).precision(np.array([2, 5, 1]))
         0.5
@@ -66,7 +66,7 @@ class EmulatedUser:
 
 
 class HasQuestions(Protocol):
-    """What `emulate` needs of a round."""
+    """The part of a round that `emulate` uses."""
 
     @property
     def questions(self) -> Ids:
@@ -80,9 +80,9 @@ AnyRound = TypeVar("AnyRound", bound=HasQuestions)
 def emulate(
     user: EmulatedUser, index: Searchable, marks: Marks, rounds: int, run: Callable[[Marks, int], AnyRound]
 ) -> Iterator[tuple[Marks, AnyRound]]:
-    """A session, round by round: the marks so far, and the round that `run(marks, turn)` returns.
+    """Run a session; yield the marks so far and the result of `run(marks, turn)`, for each round.
 
-    Round 0 has the first marks alone, and `rounds` follow; fewer if nothing is left to ask about.
+    Round 0 has only the first marks, and up to `rounds` rounds follow. The session ends early if no questions are left.
 
     >>> from lookalike.feedback.round import run_round
     >>> from lookalike.index.flat import Flat

@@ -13,24 +13,24 @@ from scipy.special import expit
 from lookalike.feedback.learners import Reals, Signs
 
 MIN_MARKS = 3
-"""Marks of each sign below which there is no estimate."""
+"""Minimum number of marks of each sign for an estimate."""
 DRAWS = 200
-"""Random curves that make the interval."""
+"""Number of random curves from which the interval is computed."""
 STEPS = 20
-"""Steps of Newton's method."""
+"""Iterations of Newton's method."""
 SLOPE, RIDGE = 4.0, np.diag([0.5, 0.1])
-"""Prior slope of the curve, and the strength of the prior for slope and level (0): without it, marks that a score
-separates perfectly make the curve a step."""
+"""Prior slope of the curve, and the strength of the prior for slope and level (0). Without a prior, perfectly separated
+marks would make the curve a step function."""
 TAIL_NEGATIVES, USUAL_SIZE = 30.0, 5_000
-"""Negative marks that the sample of the tail stands for, in total, if the tail has this usual size: most unmarked items
-are negative. A larger number gives narrower intervals that are too low if positives are common."""
+"""Total weight of the tail's sample, in negative marks, for a tail of the usual size: most unmarked items are negative.
+A larger weight gives narrower intervals, which are too low if positives are common."""
 END = 50
-"""Items at the end of the head. If they are negative already, the tail of a large collection weighs more."""
+"""Number of items at the end of the head. If these are negative, the tail of a large collection gets more weight."""
 WIDEN, QUANTILES = 2.1, (0.01, 0.8)
 """Factor for the spread of the curves, because marks of one session are not independent, and the quantiles of the
-interval, because errors are mostly upwards. Chosen on sessions for classes 0, 2, 4 … of corel5k: narrow intervals that
-contain the truth in 9 of 10 of rounds 2 to 10. For the other classes they contain it in 90 % of the sessions at round 8
-and in 82 % at round 15:
+interval, because most errors are overestimates. Chosen on sessions for classes 0, 2, 4 … of corel5k: narrow intervals
+that contain the true number in 9 of 10 of rounds 2 to 10. For the other classes they contain it in 90 % of the sessions
+at round 8 and in 82 % at round 15:
 `lookalike bench run feedback --rows gaussian-exact --columns corel5k/coverage-8,corel5k/coverage-15`.
 The greater weight of a large tail was chosen among four rules on classes 0, 2, 4 … of corel5k and mnist and on
 synthetic clusters: for clusters of 1,000 in a million, the likely number is still two to four times the true one, and 7
@@ -39,7 +39,7 @@ to 9 of 10 intervals contain it."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The number of positive items, found ones included; `low` to `high` contains it in about 9 of 10 rounds."""
+    """Estimated number of positive items, including those found; `low` to `high` is right in about 9 of 10 rounds."""
 
     low: int
     likely: int
@@ -52,11 +52,11 @@ class UnmarkedScores:
 
     head: Reals  # (h,) the highest
     tail: Reals  # (s,) a random sample of the others
-    n: int  # the number of those others
+    n: int  # the number of all others
 
 
 def estimate_total(scores: Reals, y: Signs, unmarked: UnmarkedScores, found: int, *, seed: int = 0) -> Estimate | None:
-    """The estimate from marks with held-out scores (m,), NaN if unknown; None if there are too few marks.
+    """Estimate the number of positives from marks with held-out scores (m,), NaN if unknown; None for too few marks.
 
     >>> random = np.random.default_rng(0)
     >>> y = np.repeat([1, -1], 20).astype(np.int8)
@@ -82,15 +82,15 @@ def estimate_total(scores: Reals, y: Signs, unmarked: UnmarkedScores, found: int
         in_tail = unmarked.n * chances.mean(axis=1)
         tail_error = unmarked.n * chances.std(axis=1) / np.sqrt(len(tail))
     total = _chances(head, curves).sum(axis=1) + in_tail  # (DRAWS + 1,)
-    spread = np.sqrt(tail_error**2 + total)  # the error of the sample, and that of a sum of as many chances
-    drawn = total[1:] + spread[1:] * random.normal(size=DRAWS)
-    low, high = np.clip(np.quantile(drawn, QUANTILES), 0, len(head) + unmarked.n)
+    spread = np.sqrt(tail_error**2 + total)  # the sampling error, and the variance of a sum of probabilities
+    sampled = total[1:] + spread[1:] * random.normal(size=DRAWS)
+    low, high = np.clip(np.quantile(sampled, QUANTILES), 0, len(head) + unmarked.n)
     likely = float(np.clip(total[0], low, high))
     return Estimate(found + int(low), found + round(likely), found + int(np.ceil(high)))
 
 
 def fit_curve(scores: Reals, positive: Reals, weights: Reals) -> tuple[float, float, Reals]:
-    """Slope and level of the logistic curve of scores (m,), and their covariance (2, 2), by Newton's method."""
+    """Fit a logistic curve to scores (m,); return its slope, its level and their covariance (2, 2)."""
     A = np.stack([scores, np.ones_like(scores)], axis=1)  # (m, 2)
     prior = np.array([SLOPE, 0.0])
     at, curvature = prior, RIDGE
@@ -104,7 +104,7 @@ def fit_curve(scores: Reals, positive: Reals, weights: Reals) -> tuple[float, fl
 
 
 def _fit_to_marks(scores: Reals, y: Signs, head: Reals, tail: Reals, n: int) -> tuple[float, float, Reals]:
-    """The curve of the marks (m,) and of the sample of the tail (s,) as negatives; all scores are standardised."""
+    """Fit the curve to the marks (m,) and to the sample of the tail (s,) as negatives; scores are standardised."""
     seen = np.append(scores, tail)  # (m + s,)
     positive: Reals = np.append(np.where(y > 0, 1.0, 0.0), np.zeros(len(tail)))
     sampled = np.append(np.zeros(len(y)), np.full(len(tail), 1 / max(1, len(tail))))  # (m + s,)
@@ -118,6 +118,6 @@ def _fit_to_marks(scores: Reals, y: Signs, head: Reals, tail: Reals, n: int) -> 
 
 
 def _chances(scores: Reals, curves: Reals) -> Reals:
-    """The probabilities of scores (m,) by curves (c, 2), (c, m)."""
+    """Probabilities (c, m) of scores (m,) under curves (c, 2)."""
     chances: Reals = expit(curves[:, :1] * scores + curves[:, 1:])
     return chances

@@ -1,8 +1,8 @@
-"""Learners: fitted on marked rows, they give the queries of a feedback round.
+"""Learners: models that are fitted on marked rows and return the queries of a feedback round.
 
 `Svm` is the default, §2 and §4 of Crucianu et al. (fsm-tree). With few marks an SVM can be worse than plain search by
-example, so it ranks by a hyperplane between both; marks that were held out decide how much of the SVM is in it. `Svdd`
-is the older 1-class baseline of Tax and Duin, "Support vector domain description" (1999).
+example, so `Svm` ranks by a hyperplane between the two; cross-validation on the marks chooses its weight. `Svdd` is the
+older 1-class baseline of Tax and Duin, "Support vector domain description" (1999).
 """
 
 from collections.abc import Callable
@@ -27,16 +27,17 @@ Hyperplane = tuple[Reals, float]
 """Coefficients (m,) of marked rows, and the bias."""
 
 TOLERANCE = 1e-3
-"""Tolerance of the SVM solver: a smaller one takes longer and changes no order that a user would notice."""
+"""Tolerance of the SVM solver. A smaller one takes longer and does not change the ranking noticeably."""
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the SVM in the ranking that are compared."""
+"""Candidate weights of the SVM in the ranking."""
 FOLDS = 5
 DEFAULT_BLENDS = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
-"""Default share of the SVM from a number of marks of the rarer sign on. Held-out marks may override it."""
+"""(marks, weight): default weight of the SVM from this number of marks of the rarer sign on. Held-out marks can
+override it."""
 
 
 class HeldOut(NamedTuple):
-    """Scores of marks by models that were fitted without them, and the same measure for other rows."""
+    """Scores of marks by models that were fitted without them, and the same score for other rows."""
 
     distances: Reals  # (m,) of the marks, larger is better; NaN for marks that could not be held out
     distance: Callable[[Vectors], Reals]  # (n, d) to (n,)
@@ -44,11 +45,11 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What a round ranks the collection by."""
+    """The query that ranks the collection in a round."""
 
     query: Query
-    blend: float = 1.0  # share of the learner in the ranking; the rest is similarity to the positive examples
-    held_out: HeldOut | None = None  # None: the learner gives no evidence for an estimate
+    blend: float = 1.0  # weight of the learner in the ranking; 1 - blend is that of similarity to the examples
+    held_out: HeldOut | None = None  # None: no estimate is possible
 
 
 @runtime_checkable
@@ -56,37 +57,37 @@ class Learner(Protocol):
     """Learns from marked rows and gives queries for any index."""
 
     kernel: str
-    """The kernel whose feature space tells which rows are similar; a name of `lookalike.kernels.KERNELS`."""
+    """The kernel that defines the similarity of rows; a name in `lookalike.kernels.KERNELS`."""
     gamma_: float
-    """Its γ, once fitted."""
+    """The kernel's γ after `fit`."""
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
-        """Learn from marked rows X (m, d), y +1 positive, -1 negative; `weights` (m,) say how far to trust each."""
+        """Learn from marked rows X (m, d), y (m,) +1 positive or -1 negative, with `weights` (m,)."""
         ...
 
     def best(self) -> Query:
-        """The rows that the learner is surest of first."""
+        """Query for the rows with the highest scores."""
         ...
 
     def unsure(self) -> Query:
-        """The rows that the learner is least sure of first."""
+        """Query for the most ambiguous rows."""
         ...
 
     def ranking(self) -> Ranking:
-        """What to rank the collection by."""
+        """Query that ranks the collection."""
         ...
 
 
 class Svm:
-    """A 2-class SVM with a bias: positive rows lie on the positive side of a hyperplane in the kernel's space.
+    """A 2-class SVM with a bias: a hyperplane in the kernel's space separates positive from negative rows.
 
-    Positive and negative marks have the same total weight, however many there are of each.
+    Positive and negative marks have the same total weight, regardless of their numbers.
 
     Parameters
     ----------
-    kernel : a name of `lookalike.kernels.KERNELS`.
-    gamma : the kernel's γ; None takes it from the rows: one over their median distance D, 2 / D² for the gaussians, one
-        over their median squared length for "poly". A γ many times as large puts everything on the frontier.
+    kernel : a name in `lookalike.kernels.KERNELS`.
+    gamma : the kernel's γ. None computes it from the rows: 1 / D with their median distance D, 2 / D² for the
+        Gaussian kernels, one over the median squared length for "poly". With a much larger γ, every row is ambiguous.
     C : cost of a mark on the wrong side, for a kernel scaled to a mean squared distance of 2 between marks.
 
     Attributes
@@ -112,12 +113,12 @@ class Svm:
         self.kernel, self.gamma, self.C = kernel, gamma, C
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
-        """Learn from rows X (m, d), y (m,) of both signs; `weights` (m,) say how far to trust each mark."""
+        """Learn from marked rows X (m, d), y (m,) of both signs, with `weights` (m,)."""
         rows, y, weights = _check_marks(X, y, weights)
         if not 0 < self.C < np.inf:
             raise InputError(f"C must be a number above 0. Got {self.C}.")
         if len(set(y[weights > 0].tolist())) < 2:
-            raise InputError("An SVM needs marks of both signs, +1 and -1. Use `run_round`, which adds presumed marks.")
+            raise InputError("An SVM needs marks of both signs, +1 and -1. Use `run_round`, which adds assumed marks.")
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         K = check_kernel(self.kernel, self.gamma_).pairs(rows, rows, self.gamma_)  # (m, m) float64
         self.costs_: Reals = self.C * balance(y, weights) / _scale(K)  # (m,)
@@ -129,23 +130,23 @@ class Svm:
         return self
 
     def best(self) -> HyperplaneQuery:
-        """The most positive rows first."""
+        """Query for the most positive rows."""
         _check_fitted(self)
         return self.query_.of_kind("maximum")
 
     def unsure(self) -> HyperplaneQuery:
-        """The rows nearest to the hyperplane first."""
+        """Query for the rows nearest to the hyperplane."""
         _check_fitted(self)
         return self.query_.of_kind("frontier")
 
     def ranking(self) -> Ranking:
-        """A hyperplane between similarity to the positive examples (blend 0) and the SVM's (blend 1).
+        """A hyperplane between similarity to the positive examples (blend 0) and the SVM (blend 1).
 
-        The blend is the one whose hyperplanes best rank marks that they were not fitted on.
+        Cross-validation chooses the blend.
         """
         _check_fitted(self)
         K, y = self.gram_, self.y_  # (m, m)
-        real = self.weights_ >= 1  # presumed marks are learned from, but not held out
+        real = self.weights_ >= 1  # assumed marks are used for learning, but not held out
         scores = np.full((len(BLENDS), len(y)), np.nan)
         shares: list[Reals] = []
         for out in split_folds(y, real):
@@ -167,12 +168,12 @@ class Svm:
 
 
 class Svdd:
-    """The smallest ball around the positive marks in the kernel's space: the older baseline, without negatives.
+    """The smallest ball around the positive marks in the kernel's space: the older baseline, which ignores negatives.
 
     Parameters
     ----------
-    kernel, gamma : as of `Svm`; the kernel must have a constant K(x, x), which excludes "linear" and "poly".
-    nu : the share of the marks that may lie outside the ball.
+    kernel, gamma : as in `Svm`; the kernel must have a constant K(x, x), which excludes "linear" and "poly".
+    nu : share of the marks that can lie outside the ball.
 
     Examples
     --------
@@ -188,17 +189,17 @@ class Svdd:
         self.kernel, self.gamma, self.nu = kernel, gamma, nu
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:  # noqa: ARG002 — as a `Learner`
-        """Learn from the rows of X (m, d) whose y is +1, at least one; other rows and the weights are not used."""
+        """Learn from the rows of X (m, d) whose y is +1, at least one; ignores other rows and the weights."""
         rows, y, _ = _check_marks(X, y, None)
         positive = rows[y > 0]
         if not len(positive):
-            raise InputError("An SVDD needs at least one mark +1. Got none.")
+            raise InputError("An SVDD needs at least one positive mark, +1. Got none.")
         if not 0 < self.nu < 1:
             raise InputError(f"nu must be between 0 and 1. Got {self.nu}.")
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         kernel = check_kernel(self.kernel, self.gamma_)
         if kernel.norm is None:
-            raise InputError(f"An SVDD needs a kernel of a distance, such as gaussian. Got {self.kernel}.")
+            raise InputError(f"An SVDD needs a kernel of a distance, such as 'gaussian'. Got {self.kernel}.")
         # With K(x, x) constant, the ball and the one-class hyperplane have the same α (Schölkopf et al., 2001).
         K = kernel.pairs(positive, positive, self.gamma_)  # (p, p) float64
         model = OneClassSVM(kernel="precomputed", nu=self.nu, tol=TOLERANCE).fit(K)
@@ -209,17 +210,17 @@ class Svdd:
         return self
 
     def best(self) -> CentreQuery:
-        """The rows nearest to the ball's centre first."""
+        """Query for the rows nearest to the ball's centre."""
         _check_fitted(self)
         return self.query_
 
     def unsure(self) -> "SurfaceQuery":
-        """The rows nearest to the ball's surface first."""
+        """Query for the rows nearest to the ball's surface."""
         _check_fitted(self)
         return SurfaceQuery(self.query_, self.radius_)
 
     def ranking(self) -> Ranking:
-        """The rows nearest to the ball's centre first."""
+        """Query for the rows nearest to the ball's centre."""
         return Ranking(self.best())
 
 
@@ -241,12 +242,12 @@ class SurfaceQuery:
 
 
 def gamma_of(kernel: str, X: Reals) -> float:
-    """γ from rows X (m, d): the typical one; twice that for the gaussians, which learn faster so (docs/feedback.md)."""
+    """γ for rows X (m, d): the typical one; twice that for the Gaussian kernels, which then learn faster."""
     return (2.0 if kernel.startswith("gaussian") else 1.0) * typical_gamma(kernel, X)
 
 
 def balance(y: Signs, weights: Reals) -> Reals:
-    """Weights (m,) with the same sum for both signs: the smaller sum is raised to the larger one."""
+    """Scale weights (m,) so that both signs have the same sum, the larger of the two."""
     positive, negative = weights[y > 0].sum(), weights[y < 0].sum()
     larger = max(positive, negative)
     scaled: Reals = weights * np.where(y > 0, larger / positive, larger / negative)
@@ -254,10 +255,10 @@ def balance(y: Signs, weights: Reals) -> Reals:
 
 
 def solve(K: Reals, y: Signs, costs: Reals) -> Hyperplane:
-    """The SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), αᵢ ≤ costᵢ, Σaᵢ = 0, and the bias. Eq. 1, fsm-tree."""
-    used = np.flatnonzero(costs > 0)  # libsvm drops the others, and then numbers its support vectors without them
+    """Solve the SVM's dual on K (m, m): coefficients aᵢ = αᵢyᵢ (m,), αᵢ ≤ costᵢ, Σaᵢ = 0; bias. Eq. 1, fsm-tree."""
+    used = np.flatnonzero(costs > 0)  # libsvm drops the others and does not count them in `support_`
     model = SVC(C=1.0, kernel="precomputed", tol=TOLERANCE, cache_size=20)
-    with config_context(skip_parameter_validation=True, assume_finite=True):  # saves half of the time for few marks
+    with config_context(skip_parameter_validation=True, assume_finite=True):  # halves the time for few marks
         model.fit(K[np.ix_(used, used)], y[used], sample_weight=costs[used])
     a = np.zeros(len(y))
     a[used[model.support_]] = model.dual_coef_[0]
@@ -265,7 +266,7 @@ def solve(K: Reals, y: Signs, costs: Reals) -> Hyperplane:
 
 
 def split_folds(y: Signs, real: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
-    """Which marks are held out together: each real mark once, both signs spread evenly, in the order of the marks."""
+    """Folds for cross-validation: each real mark is in one fold; each sign is spread evenly."""
     fold = np.full(len(y), -1)
     for sign in (1, -1):
         mine = np.flatnonzero((y == sign) & real)
@@ -274,7 +275,7 @@ def split_folds(y: Signs, real: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
 
 
 def ordered_pairs(scores: Reals, y: Signs) -> float:
-    """The share of pairs, one of each sign, in the right order; ties count half, NaN if there is no pair.
+    """The share of correctly ordered pairs, one of each sign; ties count half, NaN if there is no pair.
 
     >>> ordered_pairs(np.array([3.0, 1.0, 2.0]), np.array([1, 1, -1]))
     0.5
@@ -286,34 +287,34 @@ def ordered_pairs(scores: Reals, y: Signs) -> float:
 
 
 def _check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:
-    """Marks as (m, d) float64, (m,) int8 and (m,) float64, or an InputError."""
+    """Check marks; return (m, d) float64, (m,) int8 and (m,) float64."""
     rows: Reals = to_numpy(check_rows(X, name="marks")).astype(np.float64)
     signs = np.asarray(y)
     if signs.shape != (len(rows),) or not np.all(np.isin(signs, (1, -1))):
         raise InputError(f"y must be +1 or -1 for each of the {len(rows)} marks.")
     trust = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
     if trust.shape != signs.shape or not np.all((trust >= 0) & (trust < np.inf)):
-        raise InputError(f"weights must be a number, at least 0, for each of the {len(rows)} marks.")
+        raise InputError(f"weights must be a number of at least 0 for each of the {len(rows)} marks.")
     return rows, signs.astype(np.int8), trust
 
 
 def _scale(K: Reals) -> float:
-    """Half the mean squared feature distance of pairs of rows, K (m, m): C over it means the same for every kernel."""
+    """Half the mean squared feature distance of pairs in K (m, m); C / scale is comparable between kernels."""
     m = len(K)
     mean = float(np.trace(K) / m - (K.sum() - np.trace(K)) / (m * (m - 1))) if m > 1 else 0.0
     return mean if 1e-30 < mean < 1e30 else 1.0
 
 
 def _choose_blend(shares: Reals, y: Signs) -> float:
-    """The default blend, unless another orders held-out marks better, beyond the error; shares (folds, blends)."""
+    """The default blend, or one that ranks held-out marks significantly better; shares (folds, blends)."""
     if not np.any(y > 0):
-        return 1.0  # there is no positive example to compare with
+        return 1.0  # without a positive example there is no similarity to blend with
     fewer = min(np.count_nonzero(y > 0), np.count_nonzero(y < 0))
     default = BLENDS.index(max((blend for enough, blend in DEFAULT_BLENDS if fewer >= enough), default=0.0))
-    judged: Reals = shares[~np.isnan(shares).any(axis=1)] if len(shares) else shares
-    if len(judged) < 2:
+    complete: Reals = shares[~np.isnan(shares).any(axis=1)] if len(shares) else shares
+    if len(complete) < 2:
         return BLENDS[default]
-    gain = judged - judged[:, default : default + 1]  # (folds, blends)
+    gain = complete - complete[:, default : default + 1]  # (folds, blends)
     merit = gain.mean(axis=0) - gain.std(axis=0, ddof=1) / len(gain) ** 0.5  # (blends,), 0 for the default
     return BLENDS[int(np.argmax(merit))] if merit.max() > 0 else BLENDS[default]
 
@@ -321,8 +322,8 @@ def _choose_blend(shares: Reals, y: Signs) -> float:
 def _by_example(K: Reals, y: Signs, kernel: str) -> Hyperplane:
     """The mean of the positive marks as a hyperplane, ‖w‖ = 1: similarity to the examples.
 
-    With one positive mark, it orders rows by their distance to that mark. The angular kernels, whose coefficients must
-    sum to 0, subtract the mean of the negative marks.
+    With one positive mark, it ranks rows by their distance to that mark. For the angular kernels, whose coefficients
+    must sum to 0, it subtracts the mean of the negative marks.
     """
     away = 1 / np.count_nonzero(y < 0) if KERNELS[kernel].balanced else 0.0
     a = np.where(y > 0, 1 / np.count_nonzero(y > 0), -away)  # (m,)
@@ -336,7 +337,7 @@ def _unit(K: Reals, a: Reals, b: float) -> Hyperplane:
 
 
 def _between(K: Reals, example: Hyperplane, learned: Hyperplane, blend: float) -> Hyperplane:
-    """The hyperplane between two, ‖w‖ = 1 as theirs, so that distances of held-out marks and of rows compare."""
+    """The hyperplane between two, with ‖w‖ = 1 so that distances of held-out marks and other rows are comparable."""
     (a, b), (c, d) = example, learned
     return _unit(K, (1 - blend) * a + blend * c, (1 - blend) * b + blend * d)
 

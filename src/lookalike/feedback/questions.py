@@ -1,7 +1,7 @@
 """Strategies that choose the questions of a round.
 
-The default asks about the most ambiguous items, made different from one another by MAO, "most ambiguous and orthogonal"
-(§2 of Crucianu et al., fsm-tree), and about some that are ranked first.
+The default asks about ambiguous items, which MAO ("most ambiguous and orthogonal", §2 of Crucianu et al., fsm-tree)
+makes dissimilar from each other, and about some of the highest-scoring items.
 """
 
 from collections.abc import Callable
@@ -16,28 +16,28 @@ from lookalike.kernels import check_kernel
 from lookalike.types import Ids, Query, Searchable, Vectors
 
 POOL = 10
-"""Ambiguous items that MAO chooses from, for each question."""
+"""Number of ambiguous items per question that MAO chooses from."""
 SHARE, LEAST = 0.01, 100
-"""Share of the collection that "sample" scores, and the least number of items."""
+"""Share of the collection that "sample" scores, and the minimum number of items."""
 
 
 @dataclass
 class Candidates:
-    """The items that may be asked about: an index without marked or skipped items."""
+    """Items for questions: an index without marked or skipped items."""
 
     index: Searchable
     among: Ids | None
     exclude: Ids  # marked or skipped, ascending
     effort: float | str | None
     random: np.random.Generator
-    ids: Ids  # of the index, or those of `among`; ascending
-    success: float = 0.0  # the share of the last answers that were positive
-    ranking: Query | None = None  # what the items are ranked by; None: the learner's own `best`
+    ids: Ids  # ids of the index, or of `among`; ascending
+    success: float = 0.0  # share of positive marks in the last window
+    ranking: Query | None = None  # the query that ranks the items; None: the learner's `best`
     best: Ids | None = None  # the first items of that ranking, if known
-    scored: int = 0  # vectors compared by searches for questions
+    scored: int = 0  # number of vectors compared by searches for questions
 
     def search(self, query: Query, k: int, among: Ids | None = None) -> Ids:
-        """At most k ids, best first."""
+        """Return at most k ids, best first."""
         among = self.among if among is None else among
         hits = self.index.search(query, k, among=among, exclude=self.exclude, effort=self.effort)
         self.scored += hits.scored
@@ -45,12 +45,12 @@ class Candidates:
         return found
 
     def draw(self, m: int) -> Ids:
-        """At most m ids at random, each once."""
+        """Return at most m random ids, each once."""
         return draw(self.ids, self.exclude, m, self.random)
 
 
 def draw(ids: Ids, exclude: Ids, m: int, random: np.random.Generator) -> Ids:
-    """At most m random ids of `ids` without `exclude`, both ascending; does not read all of them if there are many."""
+    """At most m random ids of `ids` without `exclude`, both ascending; fast if there are many."""
     if len(ids) > 4 * (m + len(exclude)):
         places = np.unique(random.integers(0, len(ids), 2 * (m + len(exclude))))
         left = without(ids[places], exclude)
@@ -59,13 +59,13 @@ def draw(ids: Ids, exclude: Ids, m: int, random: np.random.Generator) -> Ids:
 
 
 def frontier(candidates: Candidates, learner: Learner, w: int) -> Ids:
-    """The most ambiguous items, made different from one another by MAO."""
+    """The most ambiguous items, made dissimilar by MAO."""
     pool = candidates.search(learner.unsure(), POOL * w)
     return pool[diverse(candidates.index.vectors(pool), w, learner.kernel, learner.gamma_)]
 
 
 def maximum(candidates: Candidates, learner: Learner, w: int) -> Ids:
-    """The items that are ranked first."""
+    """The highest-scoring items."""
     if candidates.best is not None:
         known = candidates.best[~np.isin(candidates.best, candidates.exclude)]
         if len(known) >= w:
@@ -74,21 +74,22 @@ def maximum(candidates: Candidates, learner: Learner, w: int) -> Ids:
 
 
 def random(candidates: Candidates, learner: Learner, w: int) -> Ids:  # noqa: ARG001
-    """Random items: the baseline."""
+    """Random items, as a baseline."""
     return candidates.draw(w)
 
 
 def sample(candidates: Candidates, learner: Learner, w: int) -> Ids:
-    """The most ambiguous of a random hundredth of the items: fast, but fails if positives are rare."""
+    """The most ambiguous items of a random hundredth: fast, but poor if positives are rare."""
     few = np.sort(candidates.draw(max(LEAST, w, int(SHARE * len(candidates.index)))))
     return candidates.search(learner.unsure(), w, among=few) if len(few) else few
 
 
 def mix(candidates: Candidates, learner: Learner, w: int) -> Ids:
-    """Some items that are ranked first, the rest from the frontier.
+    """Some of the highest-scoring items, then ambiguous ones.
 
-    A third are ranked first if all last answers were negative, none if half of them were positive: if positives are
-    rare, the first frontiers lie far from them and teach little; if they are common, the first items teach nothing.
+    The highest-scoring items are a third if all marks of the last window were negative, and none if half of them were
+    positive. If positives are rare, the first hyperplanes are far from them, and ambiguous items teach little. If
+    positives are common, the highest-scoring items teach nothing.
     """
     n = round(w / 3 * max(0.0, 1 - 2 * candidates.success))
     sure = maximum(candidates, learner, n) if n else np.empty(0, np.int64)
@@ -107,14 +108,16 @@ STRATEGIES: dict[str, Callable[[Candidates, Learner, int], Ids]] = {
 
 
 def choose_questions(candidates: Candidates, learner: Learner, w: int, strategy: str) -> Ids:
-    """The next questions, (w,) or fewer if there are fewer; the learner must be fitted, except for "random"."""
+    """Choose at most w questions; the learner must be fitted, except for "random"."""
     if strategy not in STRATEGIES:
         raise UnknownNameError("strategy", strategy, STRATEGIES)
     return STRATEGIES[strategy](candidates, learner, w)
 
 
 def diverse(X: Vectors, w: int, kernel: str, gamma: float) -> Ids:
-    """MAO: numbers (w,) of rows X (m, d), the most ambiguous first: the first row, then always the least similar one.
+    """MAO: choose w of the rows X (m, d), sorted by ambiguity; return their numbers.
+
+    Starts with the first row, then always adds the row that is least similar to the chosen ones.
 
     >>> diverse(np.array([[0.0], [0.1], [5.0], [2.4]], np.float32), 3, "laplace", 1.0).tolist()
     [0, 2, 3]
@@ -122,13 +125,13 @@ def diverse(X: Vectors, w: int, kernel: str, gamma: float) -> Ids:
     rows = X.astype(np.float64)
     measure = check_kernel(kernel, gamma)
     K = measure.pairs(rows, rows, gamma)  # (m, m)
-    if measure.norm is None:  # use angles: otherwise short rows would be unlike all others
+    if measure.norm is None:  # use angles; otherwise short rows would be dissimilar to all others
         lengths = np.sqrt(np.maximum(np.diag(K), 1e-30))
         K = K / lengths[:, None] / lengths
     chosen: list[int] = []
     nearest = np.full(len(K), -np.inf)  # the highest K to a chosen row
     for _ in range(min(w, len(K))):
-        i = int(np.argmin(nearest))  # the first of equals: the most ambiguous
+        i = int(np.argmin(nearest))  # the first of equal ones is the most ambiguous
         chosen.append(i)
         np.maximum(nearest, K[i], out=nearest)
         nearest[chosen] = np.inf

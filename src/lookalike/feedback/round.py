@@ -1,7 +1,7 @@
 """One round of feedback: learn from the marks, rank the collection, choose the next questions.
 
 §2 of Crucianu et al. (fsm-tree): train on all marks, rank by the most positive, ask about the most ambiguous. A round
-also estimates how many positive items there are, and says when more marks would not help.
+also estimates the number of positive items, and reports when more marks would not help.
 """
 
 import time
@@ -23,25 +23,25 @@ from lookalike.limits import check_count
 from lookalike.types import Ids, Query, Searchable, Vectors
 
 MIN_NEGATIVES = 8
-"""Negative examples that a learner gets at least: random items are presumed negative if fewer are marked."""
+"""Minimum number of negative examples: if fewer are marked, random items are assumed negative."""
 PRESUMED_POSITIVES = 32
-"""Random items that are presumed positive if all marks are negative."""
+"""Number of random items that are assumed positive if all marks are negative."""
 PRESUMED_WEIGHT = 0.5
-"""Weight of a presumed mark."""
+"""Weight of an assumed mark."""
 STABLE_WINDOWS, STABLE_MARKS = 3, 3
-"""A session may stop if all answers of this many windows were as expected, at least this many of each sign."""
+"""A session can stop if the marks of this many windows were as predicted, with this many of each sign."""
 NEARLY_ALL = 1.05
-"""Probably all items are found if the estimate is at most this many times their number."""
+"""All positives are probably found if the estimate is at most this many times the number found."""
 HEAD, TAIL = 500, 500
-"""Items whose scores the estimate uses: the most positive, and a random sample of the others."""
+"""Number of items whose scores the estimate uses: the highest-scoring ones, and a random sample of the others."""
 HEAD_EFFORT = 0.02
-"""Search effort for these most positive items: items that an approximate search misses count as others, which makes the
-estimate only slightly less precise."""
+"""Search effort for the highest-scoring items. Items that the approximate search misses count as others, which makes
+the estimate only slightly less precise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Marked rows, in the order of the marks. Of several marks of one item, the last counts."""
+    """Marked rows, in the order of the marks. If an item has several marks, the last one counts."""
 
     ids: Ids  # (m,) -1 for an example that is not in the index
     X: Vectors  # (m, d)
@@ -57,12 +57,12 @@ class RoundOutcome:
     questions: Ids  # (w,) never marked or skipped before
     found: int  # items marked positive, of those that are ranked
     estimate: Estimate | None  # of the number of positive items; None: too few marks
-    stop: str | None  # a sentence that says why more marks will not help
-    ranking: Query  # what the items were ranked by
-    scored: int  # vectors compared with a query
+    stop: str | None  # a sentence with the reason if more marks will not help
+    ranking: Query  # the query that ranked the items
+    scored: int  # number of vectors compared with a query
     seconds: dict[str, float]  # train, search, select, estimate
-    presumed: int = 0  # random items that the learner got instead of missing marks
-    blend: float = 1.0  # share of the learner in the ranking; the rest is similarity to the examples
+    presumed: int = 0  # number of random items used as additional marks
+    blend: float = 1.0  # weight of the learner in the ranking; 1 - blend is that of similarity to the examples
 
 
 def run_round(
@@ -79,20 +79,20 @@ def run_round(
     seed: int = 0,
     turn: int = 0,
 ) -> RoundOutcome:
-    """Learn from the marks, rank the index, and choose what to ask next.
+    """Learn from the marks, rank the index, and choose the next questions.
 
     Options:
 
     index : any index with `ids`, `vectors(ids)` and `dim`.
-    marks : at least one. An item that is no longer in the index still counts by its row.
-    k, window : the number of items to rank and to ask about; fewer are returned if there are fewer.
-    among : the only items to rank and to ask about; default all.
-    exclude : skipped items: ranked, but never asked about.
+    marks : at least one. A mark of an item that is no longer in the index still counts, by its row.
+    k, window : number of items to rank, and of questions; fewer are returned if there are fewer.
+    among : the only items to rank and to ask about; by default all.
+    exclude : skipped items, which are ranked, but never asked about.
     effort : search effort of the index.
-    learner : default `Svm()`. Only learners whose `ranking` has held-out scores give an estimate.
-    strategy : a name of `questions.STRATEGIES`.
-    seed, turn : random seeds, not negative. Presumed marks and the estimate's sample depend on the seed alone, so that
-        the same marks give the same ranking in every round; questions depend on both.
+    learner : by default `Svm()`. Only learners whose `ranking` has held-out scores give an estimate.
+    strategy : a name in `questions.STRATEGIES`.
+    seed, turn : random seeds, not negative. Assumed marks and the estimate's sample depend only on the seed, so that
+        the same marks give the same ranking in every round. Questions depend on both.
 
     Examples
     --------
@@ -101,8 +101,8 @@ def run_round(
     >>> X[:20] += 4
     >>> index.add(np.arange(60), X)
     >>> first = run_round(index, Marks(np.array([3]), X[3:4], np.array([1], np.int8)), k=10)
-    >>> bool(np.all(first.best < 20)), first.presumed, len(first.questions)
-    (True, 8, 9)
+    >>> bool(np.all(first.best < 20)), len(first.questions)
+    (True, 9)
 
     """
     check_count("k", k)
@@ -113,7 +113,7 @@ def run_round(
     marked = np.unique(marks.ids[marks.ids >= 0])
     not_asked = marked if exclude is None else np.union1d(marked, sort_ids(exclude, "exclude"))
     random = np.random.default_rng(seed)
-    asking = np.random.default_rng([seed, turn + 1])  # [seed, 0] would be the same numbers as seed
+    asking = np.random.default_rng([seed, turn + 1])  # [seed, 0] gives the same numbers as seed
     learner = Svm() if learner is None else learner
     clock = _Clock()
 
@@ -130,7 +130,7 @@ def run_round(
     with clock("select"):
         success = float(np.mean(marks.y[-max(1, window) :] > 0))
         candidates = Candidates(index, among, not_asked, effort, asking, ranked, success, ranking=query, best=best)
-        knows = ranking is not None and np.any(marks.y > 0)  # without positives, the frontier is arbitrary
+        knows = ranking is not None and np.any(marks.y > 0)  # without positives, the hyperplane is arbitrary
         questions = (
             choose_questions(candidates, learner, window, strategy if knows else "random") if window else best[:0]
         )
@@ -156,13 +156,13 @@ def run_round(
 
 
 def _check_marks(marks: Marks, dim: int | None) -> Marks:
-    """The marks, each item once; or an InputError."""
+    """Check the marks and keep the last one of each item."""
     if dim is None:
-        raise InputError("There is nothing in the index yet. Add something first.")
+        raise InputError("There is nothing in the index yet. Add vectors first.")
     X = to_numpy(check_rows(marks.X, dim=dim, name="marks"))
     ids, y = np.asarray(marks.ids), np.asarray(marks.y)
     if not len(X):
-        raise InputError("Feedback begins with at least one mark. Got none.")
+        raise InputError("Feedback needs at least one mark. Got none.")
     if not ids.shape == y.shape == (len(X),) or not np.all(np.isin(y, (1, -1))):
         raise InputError(
             f"marks must have an id and a sign, +1 or -1, for each of their {len(X)} rows."
@@ -174,10 +174,10 @@ def _check_marks(marks: Marks, dim: int | None) -> Marks:
 
 
 def _add_presumed(index: Searchable, marks: Marks, others: Ids) -> tuple[Vectors, Signs, Reals]:
-    """Rows, signs and weights to learn from: the marks, then random items `others` as presumed marks.
+    """Rows, signs and weights for learning: the marks, then random items `others` as assumed marks.
 
-    If there are few negatives, random items are presumed negative, as most items are. If there are no positives, random
-    items are presumed positive, so that the ranking moves away from the negatives.
+    If there are few negatives, random items are assumed negative, as most items are. If there are no positives, random
+    items are assumed positive, so that the ranking moves away from the negatives.
     """
     positives = np.count_nonzero(marks.y > 0)
     missing = PRESUMED_POSITIVES if not positives else max(0, MIN_NEGATIVES - (len(marks.y) - positives))
@@ -188,7 +188,7 @@ def _add_presumed(index: Searchable, marks: Marks, others: Ids) -> tuple[Vectors
 
 
 def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Ranking | None:
-    """The learner's ranking; None if the marks do not tell a direction: all of one sign, or all alike."""
+    """Fit the learner; None if the marks define no direction because all signs, or all rows, are equal."""
     if len(set(y.tolist())) < 2:
         return None
     try:
@@ -200,7 +200,7 @@ def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Ranking | 
 def _score_unmarked(
     query: Query, held_out: HeldOut, candidates: Candidates, marked: Ids, random: np.random.Generator
 ) -> UnmarkedScores:
-    """The scores of the ranked items without a mark: of the first ones, and of a random sample of the others."""
+    """Scores of the ranked items without a mark: the highest, and a random sample of the others."""
     index, ids = candidates.index, candidates.ids
     effort = "exact" if candidates.effort == "exact" else HEAD_EFFORT
     hits = index.search(query, min(HEAD, len(ids)), among=candidates.among, effort=effort)
@@ -217,22 +217,22 @@ def _score_unmarked(
 def _reason_to_stop(
     marks: Marks, held_out: HeldOut | None, questions: Ids, total: Estimate | None, found: int, window: int
 ) -> str | None:
-    """A sentence if more marks will not help."""
+    """A sentence with the reason if more marks will not help."""
     if window and not len(questions):
-        return "There is nothing left to ask about: everything was marked or skipped."
+        return "No questions are left: every picture is marked or skipped."
     if total and total.likely <= NEARLY_ALL * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
-        return f"Probably all are found: {found} of about {total.likely}."
+        return f"You have probably found them all: {found} of about {total.likely}."
     m, last = len(marks.y), STABLE_WINDOWS * window
     if held_out is not None and window and m > last:
-        expected, said = held_out.distances[m - last : m], marks.y[-last:]
-        both = min(np.count_nonzero(said > 0), np.count_nonzero(said < 0)) >= STABLE_MARKS
-        if both and np.all(np.sign(expected) == said):
-            return f"The last {last} answers were as expected: more of them will hardly change the ranking."
+        predicted, signs = held_out.distances[m - last : m], marks.y[-last:]
+        both = min(np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)) >= STABLE_MARKS
+        if both and np.all(np.sign(predicted) == signs):
+            return f"Your last {last} answers were as predicted. More answers will hardly change the ranking."
     return None
 
 
 def _within(some: Ids, ids: Ids) -> NDArray[np.bool_]:
-    """Which of `some` are among `ids`, ascending; fast for a few among many."""
+    """Which of `some` are in `ids`, ascending; fast for a few in many."""
     if not len(ids):
         return np.zeros(len(some), np.bool_)
     found: NDArray[np.bool_] = ids[np.minimum(np.searchsorted(ids, some), len(ids) - 1)] == some
@@ -240,7 +240,7 @@ def _within(some: Ids, ids: Ids) -> NDArray[np.bool_]:
 
 
 class _Clock:
-    """Seconds by name."""
+    """Measures seconds by name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

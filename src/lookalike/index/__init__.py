@@ -1,20 +1,20 @@
-"""Indexes: vectors or codes with ids, searched by queries.
+"""Indexes: vectors or codes with ids, and queries that search them.
 
-    queries                          what can be asked: points, hyperplanes, centres, weighted sums
+    queries                          points, hyperplanes, centres, weighted sums
     flat                             `Flat`: exact search over vectors
     hamming                          `Hamming`: exact search over codes
     ann                              `Ann`, `Shortlisted`: approximate search with faiss, for millions of vectors
-    leaves, leaf_codes, leaf_scores  `Leaves`: hyperplane queries on large collections; its structure; its scores
-    coded                            `Coded`: codes propose a shortlist, vectors put it in order
-    choice                           which index for how many vectors; how much of the truth a search finds
+    leaves, leaf_codes, leaf_scores  `Leaves`: hyperplane queries on large collections; their structure and scores
+    coded                            `Coded`: a shortlist by codes, re-ranked by vectors
+    choice                           the index for a number of vectors; shortlist sizes; recall
     fsm_tree, m_tree                 `FsmTree`: the feature-space M-tree (library only)
     multi_hash                       `MultiHash`: multi-index hashing of codes (library only)
-    exact                            what indexes have in common: rows under ids, and structures over them
+    exact                            base classes: rows under ids, and structures over them
     ids, topk                        the table from ids to rows; the k best of a stream of scores
-    compiled, threads                numba code that indexes share; work shared among threads
+    compiled, threads                shared numba code; a thread pool
 
-All indexes take the same calls and, with effort="exact", give the same answers. A public name is imported when it is
-first used: `ann` loads faiss, `hamming` and `leaves` load numba, which take a second.
+All indexes have the same methods and, with effort="exact", return the same results. Public names are imported when they
+are first used, because faiss (`ann`) and numba (`hamming`, `leaves`) take a second to load.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
-"""Approximate search for large collections: faiss proposes a shortlist, and the vectors themselves decide.
+"""Approximate search for large collections: faiss proposes a shortlist, which is re-ranked by vectors.
 
-`Ann` answers point queries over vectors; `Shortlisted` does the same for the rows of kernel SLEM. Both walk a
-`Structure`: the compressed rows that faiss holds, a graph or lists of codes. HNSW: Malkov and Yashunin 2018 (arXiv
+`Ann` answers point queries over vectors; `Shortlisted` does the same for the rows of kernel SLEM. Both search a
+`Structure`: the compressed rows in faiss, as a graph or as lists of codes. HNSW: Malkov and Yashunin 2018 (arXiv
 1603.09320); IVF-PQ: Jégou, Douze, Schmid 2011, fast scan: André et al. 2016.
 """
 
@@ -33,13 +33,13 @@ BREADTHS: dict[str, dict[str, int]] = {
     "hnsw": {"fast": 48, "balanced": 192},
     "ivfpq": {"fast": 16, "balanced": 64},
 }
-"""The breadth of a search by effort: nodes that HNSW follows at a time (efSearch), lists that IVF-PQ reads (nprobe)."""
+"""Breadth of a search by effort: candidates that HNSW keeps (efSearch), lists that IVF-PQ reads (nprobe)."""
 
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 100)}
-"""(times, plus): k hits are chosen, by their exact scores, from times · k + plus proposals."""
+"""(times, plus): the k hits are the best of times · k + plus proposals, by exact scores."""
 
 EXACT_ROWS, EXACT_SHARE = 20_000, 0.02
-"""A search among fewer rows, or a smaller share of all rows, is a scan: that is faster, and exact."""
+"""A search among fewer rows, or a smaller share of all rows, is a scan, which is faster and exact."""
 
 MIN_ROWS = 1_000
 """With fewer rows no structure is built."""
@@ -48,28 +48,28 @@ REBUILD_SHARE = 0.25
 """A structure with a larger share of removed rows is rebuilt, not extended."""
 
 SLEM_LENGTH = 3.0
-"""The length of the points that `Shortlisted` searches with, rows having length 1: the longer they are, the less the
-rounding of rows matters compared with their inner products."""
+"""Length of the query points of `Shortlisted`; rows have length 1. With longer points, the rounding of rows matters
+less compared with their inner products."""
 
 MAGIC = int.from_bytes(b"lookann1", "little")
-"""The end of a structure's file, before the checksum."""
+"""The last word of a structure's file before the checksum."""
 
 Bits = NDArray[np.uint8]
-"""One bit per position, 1 = may be found."""
+"""One bit per position; 1 = passes the filter."""
 
 
 class Ann(AcceleratedIndex[Flat]):
-    """A structure of faiss over the vectors of a `Flat`; scores are exact, and a few answers may be missed.
+    """A faiss structure over the vectors of a `Flat`; scores are exact, but a search can miss some hits.
 
-    Rows added since `build` are scanned and removed rows are never proposed, so `add` and `remove` take effect at once;
-    `build` makes the search fast again.
+    `add` and `remove` take effect immediately: a search scans the rows added since `build` and never proposes removed
+    rows. `build` makes the search fast again.
 
     Parameters
     ----------
     kind : "hnsw" or "ivfpq"
         A graph over 8-bit rows (fastest, d + 144 bytes per row), or lists of 4-bit codes (smallest, d / 4 + 24 bytes).
     links : neighbours of a node in the graph
-    breadth : how carefully the graph is built (efConstruction)
+    breadth : breadth of the searches that build the graph (efConstruction)
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Ann(AcceleratedIndex[Flat]):
 
     """
 
-    extra = 0  # columns that the structure has in addition to those of the vectors
+    extra = 0  # columns of the structure in addition to those of the vectors
 
     def __init__(self, kind: str = "hnsw", links: int = 16, breadth: int = 80):
         self.kind = kind
@@ -95,7 +95,7 @@ class Ann(AcceleratedIndex[Flat]):
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
         """Add new rows to the structure; rebuild it if too much has changed, or over another `truth`.
 
-        After an interruption the index is correct, and the rows that were not reached are scanned.
+        An interrupted build leaves a correct index, which scans the rows that were not added yet.
         """
         if self.kind not in KINDS:
             raise UnknownNameError("kind of ann", self.kind, KINDS)
@@ -124,7 +124,7 @@ class Ann(AcceleratedIndex[Flat]):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best hits found with this effort: "fast", "balanced" (default), "exact", or a breadth (see `BREADTHS`).
+        """Return the k best hits for this effort: "fast", "balanced" (default), "exact", or a breadth (see `BREADTHS`).
 
         Queries other than points, and searches among few rows, are answered by a scan.
         """
@@ -137,13 +137,13 @@ class Ann(AcceleratedIndex[Flat]):
         if count < max(EXACT_ROWS, EXACT_SHARE * len(structure)):
             return self.truth.search(query, k, among=among, exclude=exclude)
         size, breadth = self._plan(k, effort)
-        # The filter rejects a share of the rows that the search meets, so it must meet more.
+        # The filter rejects a share of the rows that the search visits, so it must visit more.
         breadth = min(len(structure), ceil(breadth * len(structure) / count))
         positions, scored = structure.search(points, size, breadth, bits)  # (q, s)
         ids, scores = structure.ids[positions], self._scores(query, positions)  # (q, s)
         scored += ids.size
         missing = positions < 0
-        if missing.any():  # fewer were found than asked for
+        if missing.any():  # the structure returned fewer rows than requested
             ids[missing], scores[missing] = -1, np.inf
             scored -= int(np.count_nonzero(missing))
         if len(self._tail):
@@ -162,20 +162,20 @@ class Ann(AcceleratedIndex[Flat]):
     def save(self, path: str | Path) -> None:
         """Write the structure, without the vectors, to one file, for `load`."""
         if self._structure is None:
-            raise InputError(f"There is nothing to save: build the index first, over at least {MIN_ROWS} rows.")
+            raise InputError(f"There is nothing to save. Build the index first, with at least {MIN_ROWS} rows.")
         self._structure.save(Path(path))
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
-        """A saved structure over the present vectors, some of which may have been added or removed since."""
+        """Load a structure over the current vectors; some can have been added or removed since it was saved."""
         structure = Structure.load(Path(path))
         if truth.dim is not None and not 0 <= structure.dim - truth.dim - cls.extra <= 1:
-            raise DamagedError(f"{path} is for {structure.dim} dimensions, the vectors have {truth.dim}. Delete it.")
+            raise DamagedError(f"{path} has {structure.dim} dimensions, but the vectors have {truth.dim}. Delete it.")
         index = cls(structure.kind)
         index.truth, index._structure = truth, structure
         rows = truth.rows(structure.ids)
         structure.remove(structure.ids[rows < 0])
-        index._rows = np.maximum(rows, 0)  # removed positions are never proposed: any row number will do
+        index._rows = np.maximum(rows, 0)  # removed positions are never proposed, so any row number works
         index._tail = without(truth.ids, np.sort(structure.ids))
         return index
 
@@ -187,7 +187,7 @@ class Ann(AcceleratedIndex[Flat]):
         return 0 if self._structure is None else len(self._structure) - self._structure.live
 
     def _encoded(self, ids: Ids) -> Vectors:
-        """The rows that the structure holds for these ids, (m, d + extra)."""
+        """The rows of these ids in the structure, (m, d + extra)."""
         return self.vectors(ids)
 
     def _points(self, query: Query) -> Vectors | None:
@@ -195,7 +195,7 @@ class Ann(AcceleratedIndex[Flat]):
         return query.vectors if isinstance(query, PointQuery) else None
 
     def _plan(self, k: int, effort: float | str | None) -> tuple[int, float]:
-        """How many rows to propose, and the breadth of the search."""
+        """The size of the shortlist and the breadth of the search."""
         times, plus = SHORTLIST[self.kind]
         breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
         return times * k + plus, breadth
@@ -210,7 +210,7 @@ class Ann(AcceleratedIndex[Flat]):
         return scores.reshape(q, size)
 
     def _trained(self) -> "Structure | None":
-        """A structure without rows; None if there are too few to train it."""
+        """A trained structure without rows; None if there are too few rows to train it."""
         n = len(self)
         if n < MIN_ROWS:
             return None
@@ -223,20 +223,20 @@ class Encoder(Protocol):
     """The encoder of the rows, such as a `KernelSlem`."""
 
     def shortlist(self, rows: Array, length: float | None = None) -> Vectors:
-        """Rows (m, D) as (m, D + 1) for Euclidean distance."""
+        """Convert rows (m, D) to (m, D + 1) for Euclidean distance."""
         ...
 
     def compare(self, rows: Array) -> SlemQuery:
-        """The query for the rows nearest to rows (q, D)."""
+        """Query for the nearest neighbours of rows (q, D)."""
         ...
 
 
 class Shortlisted(Ann):
     """`Ann` for the rows of kernel SLEM, as `KernelSlem.transform` returns them.
 
-    faiss proposes a shortlist by inner products with the tangent of the kernel (`KernelSlem.shortlist`); the exact
-    scores of the rows decide. `build` always rebuilds the structure, since all its rows must have the same length.
-    Weighted sums of several examples are answered by a scan: far from each of them the tangent is a poor approximation.
+    faiss proposes a shortlist by inner products with the tangent of the kernel (`KernelSlem.shortlist`), which is
+    re-ranked by exact scores. `build` always rebuilds the structure, because all its rows must have the same length.
+    A scan answers weighted sums of several examples: far from an example, the tangent is a poor approximation.
 
     Examples
     --------
@@ -257,7 +257,7 @@ class Shortlisted(Ann):
     def build(
         self, truth: Flat | None = None, progress: Progress | None = None, encoder: Encoder | None = None
     ) -> Self:
-        """Rebuild the structure, over another `truth` if given; without an `encoder` nothing is built."""
+        """Rebuild the structure, over another `truth` if given; without an `encoder`, build nothing."""
         truth = self.truth if truth is None else truth
         if encoder is None:
             self.truth, self._structure, self._tail = truth, None, truth.ids
@@ -270,7 +270,7 @@ class Shortlisted(Ann):
         return super().build(truth, progress)
 
     def recall(self, encoder: Encoder, effort: float | str | None = None) -> float:
-        """The share of the nearest neighbours that a search with this effort finds (see `measure_recall`)."""
+        """Share of the nearest neighbours that a search with this effort finds (see `measure_recall`)."""
         return measure_recall(self, encoder.compare, effort)
 
     def _encoded(self, ids: Ids) -> Vectors:
@@ -297,9 +297,9 @@ class Shortlisted(Ann):
 
 
 class Structure:
-    """A structure of faiss: positions 0 … n - 1, each with a compressed row and an id; removed ones have id -1.
+    """A faiss structure: positions 0 … n - 1, each with a compressed row and an id; removed ones have id -1.
 
-    The file is written by faiss, ids included, with a checksum at the end: faiss does not check what it reads.
+    faiss writes the file, including the ids. A checksum follows, because faiss does not check the files it reads.
     """
 
     def __init__(self, index: Any):  # faiss.IndexIDMap
@@ -315,13 +315,13 @@ class Structure:
 
     @classmethod
     def train(cls, kind: str, sample: Vectors, n: int, links: int, breadth: int) -> Self:
-        """A structure without rows, trained on a sample for about n rows."""
+        """Train a structure without rows on a sample, for about n rows."""
         d = sample.shape[1]
         if kind == "hnsw":
             index = faiss.index_factory(d, f"IDMap,HNSW{links}_SQ8")
             faiss.downcast_index(index.index).hnsw.efConstruction = breadth
         else:
-            lists = max(1, min(int(n**0.5), len(sample) // 40))  # more lists cost minutes of k-means and gain little
+            lists = max(1, min(int(n**0.5), len(sample) // 40))  # more lists take minutes of k-means and gain little
             index = faiss.index_factory(d + d % 2, f"IDMap,IVF{lists},PQ{(d + 1) // 2}x4fs")
         structure = cls(index)
         index.train(structure._padded(sample))
@@ -329,8 +329,8 @@ class Structure:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file. Raises DamagedError if it is not one that `save` wrote."""
-        remedy = "Delete it: the index is rebuilt from the vectors."
+        """Read a file. Raises DamagedError if it was not written by `save`."""
+        remedy = "Delete it; the index will be rebuilt from the vectors."
         try:
             words = np.memmap(path, np.uint64, "r")
             if len(words) < 3 or words[-2] != MAGIC or words[:-1].sum() != words[-1]:
@@ -370,14 +370,14 @@ class Structure:
         self.live += len(ids)
 
     def remove(self, ids: Ids) -> None:
-        """Never propose these ids (m,) again. Their positions stay: faiss cannot remove rows of either kind."""
+        """Never propose these ids (m,) again. Their positions stay, because faiss cannot remove rows."""
         removed = self._table.remove(ids)
         self.ids[removed] = -1
         self._bits = _without(self._bits, removed)
         self.live -= len(removed)
 
     def bits(self, among: Ids | None, exclude: Ids | None) -> tuple[Bits | None, int]:
-        """Which positions may be found, None = all, and how many."""
+        """The positions that pass the filters, None = all, and their number."""
         if among is not None:
             keep = np.zeros(len(self), np.bool_)
             keep[self._positions(among)] = True
@@ -390,7 +390,7 @@ class Structure:
         return (None if self.live == len(self) else self._bits), self.live
 
     def search(self, points: Vectors, size: int, breadth: int, bits: Bits | None) -> tuple[Ids, int]:
-        """Positions of `size` likely neighbours of each point, (q, size), -1 = none, and the number of comparisons."""
+        """Return positions of `size` likely neighbours of each point, (q, size), -1 = none, and the comparisons."""
         if self.kind == "hnsw":
             stats, centres, breadth = faiss.cvar.hnsw_stats, 0, max(breadth, size)
         else:
@@ -408,7 +408,7 @@ class Structure:
         return positions[positions >= 0]
 
     def _refer_to_ids(self) -> None:
-        """Refer to faiss's own array of ids, which moves when it grows."""
+        """Update the reference to faiss's array of ids, which moves when it grows."""
         n = self._index.ntotal
         self.ids: Ids = faiss.rev_swig_ptr(self._index.id_map.data(), n) if n else np.empty(0, np.int64)
 
@@ -432,7 +432,7 @@ def _params(kind: str, breadth: int, **selector: Any) -> Any:
     return faiss.SearchParametersIVF(nprobe=breadth, **selector)
 
 
-_plain_params = lru_cache(_params)  # creating them takes a tenth of the time of a short search
+_plain_params = lru_cache(_params)  # creating parameters takes a tenth of a short search
 
 
 def _without(bits: Bits, positions: Ids) -> Bits:

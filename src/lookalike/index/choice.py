@@ -1,4 +1,4 @@
-"""Which index to use for how many vectors, how long a shortlist to make, and how much of the truth it finds."""
+"""The index for a number of vectors, the size of shortlists, and the recall of an index."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,16 +8,16 @@ import numpy as np
 from lookalike.types import Query, Vectors
 
 FLAT_MAX, HNSW_MAX = 2_000_000, 5_000_000
-"""The most rows that a plain scan serves (0.1 s at d = 256), and that a graph serves (2 GB of memory).
+"""Maximum number of rows for a plain scan (0.1 s at d = 256), and for a graph (2 GB of memory).
 
 `benchmarks/search_speed.py` measures both.
 """
 
 TIMES, PLUS = {"fast": 4, "balanced": 20}, 100
-"""A shortlist for k hits has TIMES · k + PLUS rows, by effort."""
+"""A shortlist for k hits has TIMES[effort] · k + PLUS rows."""
 
 RECALL_QUERIES, RECALL_K = 64, 10
-"""How many rows `measure_recall` searches with, and how many neighbours of each it compares."""
+"""Number of query rows of `measure_recall`, and of neighbours per query."""
 
 
 def choose(n: int) -> str:
@@ -28,7 +28,7 @@ def choose(n: int) -> str:
 
 
 def shortlist_size(k: int, effort: float | str | None) -> int:
-    """How many rows to propose for k hits; a number as effort takes the place of `TIMES`.
+    """Size of the shortlist for k hits; a number as effort replaces `TIMES`.
 
     >>> shortlist_size(10, None), shortlist_size(10, "fast"), shortlist_size(10, 2.5)
     (300, 140, 125)
@@ -38,9 +38,9 @@ def shortlist_size(k: int, effort: float | str | None) -> int:
 
 
 def measure_recall(index: Any, ask: Callable[[Vectors], Query], effort: float | str | None = None) -> float:
-    """The share of the nearest neighbours, by an exact search, that a search with this effort finds, 0 to 1.
+    """Measure the share, 0 to 1, of the true nearest neighbours that a search with this effort finds.
 
-    The mean over rows spread over the index. `ask` makes a query of rows (q, d).
+    The result is the mean over rows spread over the index. `ask` turns rows (q, d) into a query.
     """
     n = len(index)
     ids = index.ids[:: max(1, n // RECALL_QUERIES)][:RECALL_QUERIES]

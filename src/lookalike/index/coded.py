@@ -1,4 +1,4 @@
-"""Search by codes with vectors behind them: the nearest codes are a shortlist, which the vectors put in order."""
+"""Search by codes whose vectors are available: the nearest codes are a shortlist, which is re-ranked by vectors."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ from lookalike.index.topk import TopK, keep_best
 from lookalike.types import Hits, Ids, Vectors
 
 ROWS_BYTES = 2**26
-"""Vectors that an exact search holds at a time."""
+"""Size of the vectors that an exact search holds at a time."""
 
 
 class Coded:
-    """Codes that propose rows, and the vectors that decide. Scores are squared distances of the vectors.
+    """Proposes a shortlist by codes and re-ranks it by vectors. Scores are squared distances of the vectors.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Coded:
     @property
     def dim(self) -> int | None:
         """d, None before anything was added."""
-        if self._dim is None and len(self):  # cached: listing all ids takes longer than comparing all codes
+        if self._dim is None and len(self):  # cached, because listing all ids takes longer than comparing all codes
             self._dim = int(self.vectors(self.ids[:1]).shape[1])
         return self._dim
 
@@ -79,9 +79,9 @@ class Coded:
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best of a shortlist by codes (see `shortlist_size`); of all rows with effort="exact".
+        """Return the k best of a shortlist by codes (see `shortlist_size`), or of all rows with effort="exact".
 
-        `scored` counts the codes and the vectors that were compared.
+        `scored` counts the compared codes and vectors.
         """
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         size = len(self) if effort == "exact" else shortlist_size(k, effort)
@@ -103,12 +103,12 @@ class Coded:
         return Hits(np.concatenate(ids), np.concatenate(scores), scored)
 
     def _allowed(self, among: Ids | None, exclude: Ids | None) -> Ids:
-        """The ids that may be answers, ascending."""
+        """The ids that pass the filters, ascending."""
         ids = self.ids if among is None else np.intersect1d(among, self.ids, assume_unique=True)
         return ids if exclude is None else without(ids, exclude)
 
     def _scan(self, query: CodedQuery, k: int, allowed: Ids) -> Hits:
-        """The k best of these ids by their vectors, all of them compared."""
+        """The k best of these ids, by comparing all their vectors."""
         points, q = PointQuery(query.vectors), len(query.vectors)
         if self._finish is None:
             among = None if len(allowed) == len(self.truth) else allowed

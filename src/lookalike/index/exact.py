@@ -1,7 +1,7 @@
-"""What indexes have in common: rows under ids, all of them scored, and structures that make such an index faster.
+"""Base classes of the indexes.
 
-`ExactIndex` holds the rows and scores every one; `Flat` does so for vectors, `Hamming` for codes. `AcceleratedIndex` is
-a structure over an exact index that proposes rows; `Ann`, `Leaves` and `MultiHash` are such structures.
+`ExactIndex` stores rows under ids and scores every row: `Flat` for vectors, `Hamming` for codes. `AcceleratedIndex` is
+a structure over an exact index that proposes rows: `Ann`, `Leaves` and `MultiHash`.
 """
 
 from abc import ABC, abstractmethod
@@ -19,16 +19,16 @@ from lookalike.index.topk import TopK
 from lookalike.types import Array, Hits, Ids, Query
 
 CHUNK_BYTES = 2**21
-"""Scores and gathered or converted rows of a chunk: they stay in the cache until they have been read."""
+"""Size of the scores and the gathered or converted rows of a chunk: they stay in the cache until they are read."""
 
 GATHER = 8
-"""Gathering single rows costs about this many times as much as reading consecutive ones."""
+"""Gathering a single row takes about this many times longer than reading consecutive ones."""
 
 Mask: TypeAlias = NDArray[np.bool_]
 
 
 class Selection(NamedTuple):
-    """The rows that may be answers: `rows` if it is given, else those of `keep`, else all."""
+    """The rows that pass the filters: `rows` if given, otherwise those of `keep`, otherwise all."""
 
     rows: Ids | None = None  # the numbers of a few rows
     keep: Mask | None = None  # (n,)
@@ -39,14 +39,14 @@ class Chunk(NamedTuple):
 
     rows: slice | Ids  # their numbers
     parts: list[NDArray[Any]]  # the rows themselves, in the order of the numbers
-    keep: Mask | None = None  # (m,) which of them may be answers; None = all
+    keep: Mask | None = None  # (m,) which of them pass the filters; None = all
 
 
 class ExactIndex(ABC):
-    """Rows under ids; a search scores every row that may be an answer. Subclasses store and score the rows.
+    """Rows under ids; a search scores every row that passes its filters. Subclasses store and score the rows.
 
-    Rows are numbered from 0 in the order they were added, and keep their numbers. A removed row stays in memory and is
-    skipped. Searches are thread-safe as long as no other thread calls `add` or `remove`.
+    Rows are numbered from 0 in the order of `add`, and keep their numbers. A removed row stays in memory and is
+    skipped. Searches are thread-safe while no other thread calls `add` or `remove`.
 
     Attributes
     ----------
@@ -88,14 +88,14 @@ class ExactIndex(ABC):
         self.row_ids = np.concatenate([self.row_ids, ids])
 
     def remove(self, ids: Ids) -> int:
-        """Remove these ids; return how many of them were present. Their rows stay in memory as long as the index."""
+        """Remove these ids; return how many were present. Their rows stay in memory until the index is deleted."""
         rows = self._table.remove(sort_ids(ids))
         self.alive[rows] = False
         self._removed += len(rows)
         return len(rows)
 
     def copy(self) -> Self:
-        """A copy to which rows can be added, and from which they can be removed, while this index answers searches."""
+        """Return a copy that can be changed while this index answers searches."""
         made = copy(self)
         made.alive, made._table = self.alive.copy(), self._table.copy()
         return made
@@ -109,7 +109,7 @@ class ExactIndex(ABC):
         return self.gather(self._table.find(ids))
 
     def allowed(self, exclude: Ids | None) -> Mask:
-        """Which rows may be answers, (n,): those that were not removed and whose ids are not in `exclude`."""
+        """Mask (n,) of the rows that were not removed and whose ids are not in `exclude`."""
         if exclude is None:
             return self.alive
         rows = self.rows(exclude)
@@ -126,9 +126,9 @@ class ExactIndex(ABC):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best rows, exactly; `effort` is checked and ignored.
+        """Return the exact k best rows; `effort` is checked and ignored.
 
-        `scored` counts a row once for every query it is compared with.
+        `scored` counts a row once per query that it is compared with.
         """
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         return self._search(query, k, self._select(among, exclude))
@@ -139,18 +139,18 @@ class ExactIndex(ABC):
 
     @abstractmethod
     def _check_rows(self, X: Array) -> NDArray[Any]:
-        """X as the index stores it. Raises InputError for anything that it cannot store."""
+        """Convert X to the stored form. Raises InputError if that is not possible."""
 
     @abstractmethod
     def _append(self, ids: Ids, X: NDArray[Any]) -> None:
-        """Store checked rows; `alive` and `row_ids` do not contain them yet."""
+        """Store checked rows, before they are added to `alive` and `row_ids`."""
 
     @abstractmethod
     def _chunks(self, selection: Selection, row_bytes: int) -> Iterator[Chunk]:
-        """The selected rows, and perhaps others between them, in chunks. Scoring a row takes `row_bytes` of memory."""
+        """Yield the selected rows, and possibly others between them; scoring a row needs `row_bytes` of memory."""
 
     def _search(self, query: Query, k: int, selection: Selection) -> Hits:
-        """The k best of the selected rows by the query's own score; subclasses answer some queries faster."""
+        """Return the k best of the selected rows by the query's score; subclasses answer some queries faster."""
         dim: int = getattr(query, "dim", 0) if self.dim is None else self.dim
         q = len(query.score(np.empty((0, dim), self.dtype)))
         best = TopK(q, k)
@@ -160,7 +160,7 @@ class ExactIndex(ABC):
             if len(found) == 1 and chunk.keep is None:
                 scores = np.asarray(found[0], np.float32)  # (q, m)
             else:
-                scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy that may be changed
+                scores = np.concatenate(found, axis=1, dtype=np.float32)  # (q, m); a copy that can be changed
             if chunk.keep is not None:
                 np.copyto(scores, np.inf, where=~chunk.keep)
             best.add(scores, self.row_ids[chunk.rows])
@@ -184,15 +184,15 @@ ExactT = TypeVar("ExactT", bound=ExactIndex)
 
 
 class AcceleratedIndex(ABC, Generic[ExactT]):
-    """A structure over an exact index, `truth`, that holds the rows. Subclasses have the structure, `build`, `search`.
+    """A structure over an exact index, `truth`, that stores the rows. Subclasses define the structure.
 
-    The structure proposes rows and `truth` scores them. Rows added since `build` are scanned, and removed rows are
-    never answers, so results are correct at any time; `build` makes the search fast again.
+    The structure proposes rows and `truth` scores them. A search scans the rows added since `build` and never returns
+    removed rows, so results are always correct; `build` makes the search fast again.
     """
 
     def __init__(self, truth: ExactT) -> None:
         self.truth = truth
-        self._tail: Ids = np.empty(0, np.int64)  # the ids that the structure lacks, ascending
+        self._tail: Ids = np.empty(0, np.int64)  # the ids that are not in the structure, ascending
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -212,7 +212,7 @@ class AcceleratedIndex(ABC, Generic[ExactT]):
 
     @property
     def stale(self) -> float:
-        """The share of rows that were added or removed since `build`; 1 before it."""
+        """Share of rows that were added or removed since `build`; 1 before the first `build`."""
         removed = self._n_removed()
         return (len(self._tail) + removed) / max(1, len(self) + removed)
 
@@ -229,10 +229,10 @@ class AcceleratedIndex(ABC, Generic[ExactT]):
         return self.truth.remove(ids)
 
     def over(self, truth: ExactT) -> Self:
-        """An index with the same structure over vectors to which more were added; this index does not change.
+        """Return an index with the same structure over a `truth` with additional rows; this index does not change.
 
-        `truth` must extend this index's truth (see `Flat.extends`). The two indexes share the structure, so nothing may
-        be removed from either.
+        `truth` must extend this index's truth (see `Flat.extends`). Both indexes share the structure, so do not remove
+        rows from either.
         """
         grown = copy(self)
         grown.truth, grown._tail = truth, np.sort(np.concatenate([self._tail, without(truth.ids, self.truth.ids)]))
@@ -243,14 +243,14 @@ class AcceleratedIndex(ABC, Generic[ExactT]):
         return self.truth.vectors(ids)
 
     def _search_tail(self, query: Query, k: int, among: Ids | None, exclude: Ids | None) -> Hits:
-        """The k best of the rows that the structure lacks; filters ascending."""
+        """The k best of the rows that are not in the structure; filters ascending."""
         tail = self._tail if among is None else np.intersect1d(self._tail, among, assume_unique=True)
         return self.truth.search(query, k, among=tail, exclude=exclude)
 
     @abstractmethod
     def _forget(self, ids: Ids) -> None:
-        """Mark these ids, ascending, as removed from the structure. `truth` still has them; some may be unknown."""
+        """Mark these ids, ascending, as removed from the structure. `truth` still has them; some can be unknown."""
 
     @abstractmethod
     def _n_removed(self) -> int:
-        """How many rows of the structure were removed since it was built."""
+        """Number of rows of the structure that were removed since it was built."""

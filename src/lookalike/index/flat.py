@@ -1,6 +1,6 @@
-"""Exact search over vectors by comparing every one: the reference for all other indexes.
+"""Exact search that compares every vector: the reference for all other indexes.
 
-A search takes about as long as one pass over the memory that holds the vectors.
+A search takes about as long as reading the vectors from memory once.
 """
 
 import mmap
@@ -23,10 +23,10 @@ POINTS_AT_ONCE = 256
 """Queries that share a pass over the vectors."""
 
 SMALL = 512
-"""Blocks of up to this many rows are joined with their neighbours, or 1,000 small adds would make 1,000 blocks."""
+"""Blocks of up to this many rows are joined with their neighbours; otherwise 1,000 small adds make 1,000 blocks."""
 
 LONG = 64
-"""From this many columns on, products with one point are computed row by row: up to twice as fast as BLAS."""
+"""From this many columns on, products with one point are computed row by row, up to twice as fast as with BLAS."""
 
 
 class Squares(NamedTuple):
@@ -53,11 +53,11 @@ class Block:
 
 
 class Flat(ExactIndex):
-    """Every vector compared with every query.
+    """Exact search that compares every vector with every query.
 
-    `add` refers to float32 and float16 rows and does not copy them: do not change them afterwards. It does not read a
-    memory map either, and does not check that its numbers are finite. Searches are thread-safe as long as no other
-    thread calls `add` or `remove`.
+    `add` refers to float32 and float16 rows without copying them, so do not change them afterwards. It does not read a
+    memory map, so it does not check that its values are finite. Searches are thread-safe while no other thread calls
+    `add` or `remove`.
 
     Examples
     --------
@@ -74,13 +74,10 @@ class Flat(ExactIndex):
     def __init__(self) -> None:
         super().__init__()
         self.blocks: list[Block] = []
-        self._squares = Squares(np.empty(0, np.float32), 0.0)  # of all rows at the time of the last search
+        self._squares = Squares(np.empty(0, np.float32), 0.0)  # of all rows at the last search
 
     def copy(self) -> Self:
-        """A copy that shares the vectors.
-
-        Rows can be added to it, and removed from it, while this index answers searches.
-        """
+        """Return a copy that shares the vectors and can be changed while this index answers searches."""
         made = super().copy()
         made.blocks = [*self.blocks]
         return made
@@ -94,7 +91,7 @@ class Flat(ExactIndex):
         return all(id(block) in known or self._has(block, other.row_ids) for block in other.blocks)
 
     def inherit(self, other: "Flat") -> None:
-        """Reuse the squared lengths that another index has computed of the same arrays."""
+        """Reuse the squared lengths that another index has computed for the same arrays."""
         known = {id(block.X): block for block in other.blocks}
         for block in self.blocks:
             if id(block.X) in known:
@@ -108,7 +105,7 @@ class Flat(ExactIndex):
         return X
 
     def find(self, rows: Ids) -> Iterator[tuple[NDArray[Any], Ids, Any]]:
-        """Where rows (m,) are in memory: the array of a block, the rows of it, and their places among the m."""
+        """Find rows (m,) in memory; yield the array of a block, the rows in it, and their positions among the m."""
         if len(self.blocks) == 1:
             yield self.blocks[0].X, rows, slice(None)
             return
@@ -141,17 +138,17 @@ class Flat(ExactIndex):
         return Hits(ids, scores, sum(part.scored for part in parts))
 
     def _search_points(self, query: PointQuery, k: int, selection: Selection) -> Hits:
-        """Approximate scores by a matrix product, ‖x‖² − 2 x·q; exact ones where rounding leaves the order open."""
+        """Approximate scores ‖x‖² − 2 x·q by a matrix product; exact ones if rounding could change the order."""
         q, d = query.vectors.shape
         factors = -2.0 * query.vectors
         lengths = np.sqrt(np.einsum("ij,ij->i", query.vectors, query.vectors))  # (q,)
         best = TopK(q, k, exact_scores=lambda which, ids: self.score_rows(query, which, self.rows(ids)))
-        buffer = np.empty(0, np.float32)  # for scores, reused: newly allocated memory is slow
+        buffer = np.empty(0, np.float32)  # scores; reused because newly allocated memory is slow
         scored = 0
-        with np.errstate(over="ignore", invalid="ignore"):  # the distance of a very long row is inf: never an answer
+        with np.errstate(over="ignore", invalid="ignore"):  # the distance of a very long row is inf, never a hit
             for chunk in self._chunks(selection, row_bytes=4 * q):
                 ids, squares = self.row_ids[chunk.rows], self._squares_of(chunk)
-                # A sum of d products is off by at most d roundings of the product of the lengths (Higham, 3.5).
+                # The error of a sum of d products is at most d roundings of the product of the lengths (Higham, 3.5).
                 slack = (d + 8) * np.finfo(np.float32).eps * (lengths + sqrt(squares.longest)) ** 2  # (q,)
                 m = len(ids)
                 scored += m * q
@@ -165,7 +162,7 @@ class Flat(ExactIndex):
         return Hits(*best.result(), scored)
 
     def _check_rows(self, X: Array) -> NDArray[Any]:
-        """X as a C-contiguous float32 or float16 matrix; in memory it must be finite, a memory map is not read."""
+        """Convert X to a C-contiguous float32 or float16 matrix; check that it is finite, unless it is a memory map."""
         if _is_mapped(X) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
             mapped: NDArray[Any] = X
             if self.dim is not None and mapped.shape[1] != self.dim:
@@ -184,7 +181,7 @@ class Flat(ExactIndex):
             self.blocks[-2:] = [Block(first.start, np.concatenate([first.X, second.X]))]
 
     def _chunks(self, selection: Selection, row_bytes: int) -> Iterator[Chunk]:
-        """Chunks of float32 or float16 rows; all rows in their order, unless the selection names a few."""
+        """Chunks of float32 or float16 rows: all rows in order, unless the selection is a few rows."""
         if selection.rows is not None:
             for part in chunks(len(selection.rows), row_bytes=4 * (self.dim or 0), max_bytes=CHUNK_BYTES):
                 yield Chunk(selection.rows[part], [self.gather(selection.rows[part])])
@@ -197,12 +194,12 @@ class Flat(ExactIndex):
                 yield Chunk(part, self._parts(part), None if keep is None else keep[part])
 
     def _parts(self, rows: slice) -> list[NDArray[Any]]:
-        """Consecutive rows, as they are in their blocks."""
+        """Views of consecutive rows in their blocks."""
         cut = [block.X[max(0, rows.start - block.start) : max(0, rows.stop - block.start)] for block in self.blocks]
         return [X for X in cut if len(X)]
 
     def _squares_of(self, chunk: Chunk) -> Squares:
-        """The squared lengths of the rows of a chunk; of consecutive rows, with the longest of the whole index."""
+        """Squared lengths of the rows of a chunk; for consecutive rows, `longest` is that of the whole index."""
         if not isinstance(chunk.rows, slice):
             return _with_longest(_square(chunk.parts[0]))
         if len(self._squares.each) != len(self.alive):
@@ -210,14 +207,14 @@ class Flat(ExactIndex):
         return Squares(self._squares.each[chunk.rows], self._squares.longest)
 
     def _has(self, block: Block, ids: Ids) -> bool:
-        """Whether the rows of a block, whose ids are in `ids`, are here under the same numbers, in any blocks."""
+        """Whether this index has the rows of a block, with ids from `ids`, under the same numbers, in any blocks."""
         rows = slice(block.start, block.start + len(block.X))
         alive = self.alive[rows]
         return bool(np.array_equal(self.row_ids[rows][alive], ids[rows][alive]))
 
 
 def _products(parts: list[NDArray[Any]], points: Vectors, out: Vectors) -> None:
-    """The inner products of rows, m in all parts, with points (q, d), to `out` (m, q)."""
+    """Write the inner products of rows, m in all parts, with points (q, d) to `out` (m, q)."""
     q, d = points.shape
     start = 0
     for X in parts:
@@ -230,7 +227,7 @@ def _products(parts: list[NDArray[Any]], points: Vectors, out: Vectors) -> None:
 
 
 def _is_mapped(X: Any) -> bool:
-    """Whether X is a view of a memory map, also through arrays that no longer say so."""
+    """Whether X is a view of a memory map, including plain arrays that are based on one."""
     while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
         X = X.base
     return isinstance(X, np.memmap | mmap.mmap)

@@ -1,11 +1,11 @@
-"""The feature-space M-tree: exact and approximate answers to hyperplane, point and range queries.
+"""The feature-space M-tree: exact and approximate search for hyperplane, point and range queries.
 
-Crucianu, Estevez, Oria, Tarel, "Speeding up active relevance feedback with approximate kNN retrieval for hyperplane
-queries" (fsm-tree), Algorithms 1–3. Library only: a baseline to compare with; the collection uses `Leaves`. In many
-dimensions an exact search scores nearly every row, as it did in the paper.
+Crucianu, Estevez, Oria, Tarel, "Hyperplane queries in a feature-space M-tree for speeding up active learning"
+(fsm-tree), Algorithms 1–3. Library only, as a baseline; collections use `Leaves`. In many dimensions, an exact search
+scores nearly every row, as in the paper.
 
-A search visits the nodes of an `MTree` in the order of their `Bound`: the least score that a ball can contain. A radial
-kernel maps distances of the input space to those of its feature space, so one tree serves every γ.
+A search visits the nodes of an `MTree` in the order of their `Bound`, the lowest score that a ball can contain. A
+radial kernel maps distances of the input space to those of its feature space, so one tree works for every γ.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from lookalike.types import Hits, Ids, Query, Vectors
 Numbers: TypeAlias = NDArray[np.float64]
 
 SLACK = 1e-6
-"""Scores are rounded to float32, so bounds are loosened by more than that rounding, relative to their terms."""
+"""Relative tolerance of bounds, larger than the rounding of scores to float32."""
 
 DISTANCES: dict[str, Callable[[Numbers, float], Numbers]] = {
     "angular": lambda r, gamma: np.sqrt(2 * r),  # noqa: ARG005
@@ -40,32 +40,32 @@ DISTANCES: dict[str, Callable[[Numbers, float], Numbers]] = {
     "laplace-l2": lambda r, gamma: np.sqrt(-2 * np.expm1(-gamma * r)),
     "linear": lambda r, gamma: r,  # noqa: ARG005
 }
-"""‖φ(x) − φ(y)‖ by ‖x − y‖ = r and γ, increasing in r. Not for gaussian-l1, which has no feature space."""
+"""‖φ(x) − φ(y)‖ as a function of r = ‖x − y‖ and γ, increasing in r. gaussian-l1 has no feature space."""
 
 STOP_SAMPLE = 500, 2_000
 """The smallest and largest sample for `stop_radius`, otherwise a twentieth of the items."""
 
 STOP_SHARE = 0.2
-"""A sample of a larger share of the items costs more than it saves: then the search has no r_δ."""
+"""If the sample would be a larger share of the items, it costs more than it saves, and the search has no r_δ."""
 
 STOP_NEAR = 0.03
-"""The share of a sample of frontier scores, those nearest to 0, from which the density there is estimated."""
+"""Share of a sample of frontier scores, the nearest to 0, from which the density at 0 is estimated."""
 
 
 class FsmTree:
     """An M-tree in the feature space of every kernel of its norm. Library only.
 
-    Radii are kept in the input space and mapped through the kernel's own distance, so one tree serves every γ, and the
-    ball of a radial kernel is never larger than the paper's. A tree of one norm answers kernels of the other norm
-    exactly, too, but prunes less. Queries without a bound (the poly kernel, unknown classes) are answered by a scan.
-    Searches are thread-safe as long as no other thread calls `add` or `remove`.
+    Radii are stored in the input space and mapped through the kernel's distance, so one tree works for every γ, and the
+    ball of a radial kernel is never larger than the paper's. A tree of one norm also answers kernels of the other norm
+    exactly, but prunes less. A scan answers queries without a bound (the poly kernel, unknown classes). Searches are
+    thread-safe while no other thread calls `add` or `remove`.
 
     Parameters
     ----------
     norm : 1 for the kernels laplace, angular and gaussian-l1; 2 for gaussian, laplace-l2, angular-l2 and linear.
-    capacity : the most members of a node.
-    utilisation : the smallest share of the members for each half of a split node, up to 0.5.
-    sampling : the share of the members that a split tries as new centres.
+    capacity : maximum number of members of a node.
+    utilisation : minimum share of the members for each half of a split node, up to 0.5.
+    sampling : share of the members that a split tries as new centres.
     random_state : seed of these samples, and of the sample of a search with δ.
 
     Examples
@@ -134,7 +134,7 @@ class FsmTree:
             tree.insert(slot)
 
     def remove(self, ids: Ids) -> int:
-        """Remove these ids; return how many of them were present. Their memory is reused."""
+        """Remove these ids; return how many were present. Their memory is reused."""
         slots = self._table.remove(sort_ids(ids))
         for slot in slots.tolist():
             assert self._tree is not None  # it contains the slots
@@ -158,19 +158,19 @@ class FsmTree:
         delta: float = 0.0,
         within: float = inf,
     ) -> Hits:
-        """The k best, exactly by default; `effort` is checked and ignored.
+        """Return the k best, by default exactly; `effort` is checked and ignored.
 
-        epsilon : AC-NN: the k-th answer may be farther than the true one by this share. If scores are below 0 (a
-            maximum query), it may be less positive by this share.
-        delta : PAC-NN: with this probability the k-th answer may be farther still. It has an effect on frontier
-            queries, and on others if k is large enough for a sample of the items to contain some of the k best.
-        within : a range query: only scores up to this one.
+        epsilon : AC-NN: the k-th hit can be farther than the true one by this share. If scores are below 0 (a maximum
+            query), it can be less positive by this share.
+        delta : PAC-NN: with this probability, the k-th hit can be even farther. It affects frontier queries, and other
+            queries if k is large enough for a sample of the items to contain some of the k best.
+        within : a range query: only scores up to this value.
         `scored` counts rows, centres and the sample of PAC-NN.
         """
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         if not 0 <= epsilon < inf or not 0 <= delta < 1 or np.isnan(within):
             raise InputError(
-                "epsilon must be at least 0, delta at least 0 and below 1, within a number."
+                "epsilon must be at least 0, delta at least 0 and below 1, and within not NaN."
                 f" Got epsilon={epsilon}, delta={delta}, within={within}."
             )
         keep = self._allowed(among, exclude)  # (slots,)
@@ -197,7 +197,7 @@ class FsmTree:
         return Hits(ids, np.append(scores, np.full(short, np.inf, np.float32))[None], scored + sampled)
 
     def _scan(self, query: Query, keep: NDArray[np.bool_], goal: "_Goal") -> Hits:
-        """Answer queries without a bound, and searches of an empty tree, by a scan."""
+        """Scan all rows: for queries without a bound, and for an empty tree."""
         flat, slots = Flat(), np.flatnonzero(keep)
         if self._tree is not None:
             flat.add(self._id_of[slots], self._tree.X[slots])
@@ -206,7 +206,7 @@ class FsmTree:
         return Hits(np.where(far, -1, hits.ids), np.where(far, np.float32(inf), hits.scores), hits.scored)
 
     def _allowed(self, among: Ids | None, exclude: Ids | None) -> NDArray[np.bool_]:
-        """Which slots hold rows that may be answers, (slots,); filters ascending."""
+        """Mask (slots,) of the slots whose rows pass the filters; filters ascending."""
         if self._tree is None:
             return np.empty(0, np.bool_)
         keep: NDArray[np.bool_] = self._tree.leaf_of >= 0
@@ -228,19 +228,19 @@ class FsmTree:
 
 @dataclass(frozen=True)
 class Bound:
-    """A query in terms of u, a distance in the feature space (signed for a maximum query), and how fast u can change.
+    """A query as u, a distance in the feature space (signed for a maximum query), and limits of how u can change.
 
     Crucianu et al., §3: the pruning rules.
     """
 
     score: Callable[[Vectors], Numbers]
-    """Rows (m, d) to their scores, (m,) float64; rounded to float32 they equal the query's own."""
+    """Maps rows (m, d) to scores, (m,) float64; rounded to float32 they equal the query's scores."""
 
     spread: Callable[[Numbers], Numbers]
-    """A distance in the tree's norm to the most that u can change over it."""
+    """Maps a distance in the tree's norm to the largest change of u over it."""
 
     least_distance: Callable[[Numbers], Numbers] | None = None
-    """A distance in the tree's norm to the smallest one in the feature space; None if u is no distance to a point."""
+    """Maps a distance in the tree's norm to the smallest in the feature space; None if u is not such a distance."""
 
     noise: float = 0.0
     """The largest rounding error of u."""
@@ -252,23 +252,23 @@ class Bound:
     """The smallest possible u."""
 
     linear_at_0: bool = False
-    """Whether the density of u is constant near 0, so that it can be estimated from a wider range."""
+    """Whether the density of u is about constant near 0, so that it can be estimated from a wider range."""
 
     def u(self, scores: Numbers) -> Numbers:
-        """Scores to u."""
+        """Convert scores to u."""
         return np.sqrt(scores) if self.squared else scores
 
     def lower(self, u: Numbers, reach: Numbers) -> Numbers:
-        """The least u of rows within `reach` of a row with this u: d(p, H) − r for the ball (p, r), §3, fsm-tree."""
+        """Lowest u of rows within `reach` of a row with this u: d(p, H) − r for the ball (p, r), §3, fsm-tree."""
         spread = self.spread(reach)
         low: Numbers = u - spread - SLACK * (np.abs(u) + spread) - self.noise
         return low
 
     def lower_by_parent(self, u: float, gaps: Numbers, radii: Numbers) -> Numbers:
-        """The least u in balls of these radii, `gaps` away from a parent with this u, before d(p, H) is computed.
+        """Lowest u in balls of these radii, `gaps` away from a parent with this u, before d(p, H) is computed.
 
-        One-sided for a hyperplane: two points far from each other may both lie on it. For a distance to a point there
-        is a second bound: rows far from the parent are far from a point near the parent.
+        One-sided for a hyperplane, because two points far from each other can both lie on it. A distance to a point
+        has a second bound: rows far from the parent are far from a point near the parent.
         """
         low = self.lower(np.full(len(gaps), u), gaps + radii)
         if self.least_distance is not None:
@@ -278,7 +278,7 @@ class Bound:
 
 
 def bound_of(query: Query, norm: int, longest: float) -> Bound | None:
-    """The bound of a query in a tree of this norm, with no row longer (L1) than `longest`; None if it has no bound."""
+    """Bound of a query in a tree of this norm whose longest row (L1) is `longest`; None if it has no bound."""
     if isinstance(query, PointQuery) and len(query.vectors) == 1:
         point = query.vectors[0].astype(np.float64)
         wide, narrow = _between(norm, 2, query.dim)
@@ -299,7 +299,7 @@ def bound_of(query: Query, norm: int, longest: float) -> Bound | None:
 def _hyperplane_bound(query: HyperplaneQuery, norm: int, longest: float) -> Bound:
     size, error, weight = _rounding(query, longest)
     missing = abs(query.a.sum()) if KERNELS[query.kernel].balanced else 0.0  # the sum should be 0
-    # The largest possible ‖w‖ over the computed one, which is inaccurate if support vectors nearly cancel.
+    # Largest possible ‖w‖ relative to the computed one, which is inaccurate if support vectors nearly cancel.
     stretch = (1 + (error * weight**2 + 3 * missing * weight) * size / query.length**2) ** 0.5
     wide, _ = _between(norm, KERNELS[query.kernel].norm or 2, query.dim)
 
@@ -341,13 +341,13 @@ def _between(norm: int, other: int, dim: int) -> tuple[float, float]:
 
 
 def _gaussian_change(r: Numbers, gamma: float) -> Numbers:
-    """The most that exp(−γt²) changes while t changes by r: its steepest slope is √(2γ/e)."""
+    """Largest change of exp(−γt²) while t changes by r; the steepest slope is √(2γ/e)."""
     change: Numbers = np.minimum(1.0, (2 * gamma / np.e) ** 0.5 * r)
     return change
 
 
 def _rounding(query: HyperplaneQuery | CentreQuery, longest: float) -> tuple[float, float, float]:
-    """The largest value of the kernel and of the sums in it, the relative error of such float64 sums, and Σ|aᵢ|."""
+    """Largest value of the kernel and its sums, relative error of such float64 sums, and Σ|aᵢ|."""
     far = longest + float(np.abs(query.X.astype(np.float64)).sum(axis=1).max(initial=0.0))
     if KERNELS[query.kernel].balanced:
         size = far
@@ -362,17 +362,17 @@ def _rounding(query: HyperplaneQuery | CentreQuery, longest: float) -> tuple[flo
 def stop_radius(
     n: int, k: int, delta: float, linear: bool, draw: Callable[[int], NDArray[np.float64]]
 ) -> tuple[float, int]:
-    """r_δ with P(at least k of n items have a score within r_δ) ≤ δ, −inf if there is none, and the sample size.
+    """Estimate r_δ with P(at least k of n items have a score within r_δ) ≤ δ; return it, or −inf, and the sample size.
 
-    A probably approximately correct search may stop there. Ciaccia and Patella, "PAC nearest neighbor queries" (ICDE
+    A probably approximately correct search can stop at r_δ. Ciaccia and Patella, "PAC nearest neighbor queries" (ICDE
     2000); fsm-tree, §2.3, leaves open how r_δ is estimated. `draw(m)` returns the scores of m random items.
 
     For scores whose density near 0 is constant (`linear`), the j-th of m sampled scores and the k-th of all n are sums
     of j and of k exponential waiting times, with rates m and n. Their ratio has an F distribution, which covers the
-    binomial tail and the sampling error at once. For any distribution, the j-th score of a sample that is large enough
-    to contain some of the k best works, too: the k-th of all is below it only if fewer than j of the k − 1 best are in
-    the sample, a binomial tail. If both exist, the larger one is used, at δ / 2 each: the second is much larger if the
-    frontier lies outside the data.
+    binomial tail and the sampling error. For any distribution, the j-th score of a sample that is large enough to
+    contain some of the k best also works: the k-th of all is below it only if fewer than j of the k − 1 best are in the
+    sample, a binomial tail. If both exist, the larger one is used, at δ / 2 each: the second is much larger if the
+    hyperplane lies outside the data.
 
     >>> stop_radius(100, 50, 0.05, False, lambda m: np.arange(m) / m)
     (0.4, 100)
@@ -400,23 +400,23 @@ def stop_radius(
 
 
 class _Goal(NamedTuple):
-    """The answers that a search looks for."""
+    """The target of a search."""
 
     k: int
-    within: float = inf  # scores above it are no answers
-    epsilon: float = 0.0  # the share by which the k-th answer may be farther than the true one
-    stop: float = -inf  # r_δ: k scores below it are improbable, so a search that has reached it stops
+    within: float = inf  # scores above it are ignored
+    epsilon: float = 0.0  # the share by which the k-th hit can be farther than the true one
+    stop: float = -inf  # r_δ: k scores below it are improbable, so a search that reaches it stops
 
 
 def _walk(tree: MTree, ids: Ids, keep: NDArray[np.bool_], bound: Bound, goal: _Goal) -> tuple[Ids, Vectors, int]:
-    """Ids (≤ k,), scores (≤ k,), best first, and how many rows and centres were scored, visiting the best node first.
+    """Visit the best node first; return ids (≤ k,), scores (≤ k,), best first, and the number of scored rows.
 
-    `ids` and `keep` (slots,) are the id of each slot and whether it may be an answer.
+    The number includes centres. `ids` and `keep` (slots,) are the id of each slot and whether it passes the filters.
     """
     found = np.empty(0, np.int64), np.empty(0, np.float32)
-    limit = float(bound.u(np.maximum(goal.within, 0.0 if bound.squared else -inf)))  # larger u are no answers
-    # (the least u below a node, the u of its centre, the node). Most balls overlap the frontier, where the first is 0:
-    # then the node whose centre is nearest to the frontier comes first.
+    limit = float(bound.u(np.maximum(goal.within, 0.0 if bound.squared else -inf)))  # larger u are ignored
+    # (lowest u below a node, u of its centre, node). Most balls overlap the hyperplane, where the first is 0; then the
+    # node whose centre is nearest to the hyperplane comes first.
     queue = [(-inf, -inf, tree.root)]
     scored = 0
     while queue and queue[0][0] <= limit:
@@ -446,8 +446,8 @@ def _walk(tree: MTree, ids: Ids, keep: NDArray[np.bool_], bound: Bound, goal: _G
 
 
 def _merge(found: tuple[Ids, Vectors], more: tuple[Ids, NDArray[np.float64]], goal: _Goal) -> tuple[Ids, Vectors]:
-    """The k best of two sets of hits, with scores in float32."""
-    with np.errstate(over="ignore"):  # too far for float32 becomes inf: never an answer
+    """Merge two sets of hits into the k best, with scores in float32."""
+    with np.errstate(over="ignore"):  # too far for float32 becomes inf, never a hit
         new = more[1].astype(np.float32)
     near = (new <= goal.within) & (new < inf)
     ids, scores = np.concatenate([found[0], more[0][near]]), np.concatenate([found[1], new[near]])
@@ -456,5 +456,5 @@ def _merge(found: tuple[Ids, Vectors], more: tuple[Ids, NDArray[np.float64]], go
 
 
 def _relaxed(u: float, epsilon: float) -> float:
-    """The limit for a k-th answer u that may be off by the share ε: d_k / (1 + ε)."""
+    """The limit for a k-th hit u that can be off by the share ε: d_k / (1 + ε)."""
     return u / (1 + epsilon) if u > 0 else u * (1 + epsilon)

@@ -1,8 +1,8 @@
-"""Exact search over codes by comparing every one, at the speed of the memory.
+"""Exact search that compares every code, at the speed of memory.
 
 Codes are stored in blocks of 64 rows, word by word, so that one instruction compares the same word of several rows. The
-scan compares a block with all queries while the block is in the cache; the smallest distance in the block tells whether
-any of its rows can be an answer.
+scan compares a block with all queries while the block is in the cache. If the smallest distance in a block is too
+large, the block is skipped.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ LANES = 64
 """Rows of a block."""
 
 TILE_BYTES = 16 * 2**10
-"""Codes that are compared with one query after the other: half of a first-level cache."""
+"""Size of the codes that are compared with one query after the other: half of a first-level cache."""
 
 LEAST_BLOCKS = 256
-"""The fewest blocks that are worth a thread."""
+"""Minimum number of blocks per thread."""
 
 
 class Hamming(ExactIndex):
-    """Every code compared with every query, by Hamming distance. 8 bytes of memory per 64 bits, and 25 per id.
+    """Exact search by Hamming distance. Uses 8 bytes of memory per 64 bits, and 25 per id.
 
     `add` copies the codes, (n, bits / 8) uint8. Queries are those of `lookalike.codes.queries`; a `CodeQuery` without
-    weights is the fastest. Searches are thread-safe as long as no other thread calls `add` or `remove`.
+    weights is the fastest. Searches are thread-safe while no other thread calls `add` or `remove`.
 
     Examples
     --------
@@ -53,16 +53,16 @@ class Hamming(ExactIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ascending = True  # whether ids increase with the rows: then the first of equal rows is the best
-        self._words: NDArray[np.uint64] = np.empty((0, 0, LANES), np.uint64)  # with space for more rows
+        self.ascending = True  # whether ids increase with the rows; then the first of equal rows is the best
+        self._words: NDArray[np.uint64] = np.empty((0, 0, LANES), np.uint64)  # with spare capacity
 
     @property
     def words(self) -> NDArray[np.uint64]:
-        """The codes, (blocks, words, 64); lanes behind the last row are undefined."""
+        """The codes, (blocks, words, 64); lanes after the last row are undefined."""
         return self._words[: -(-len(self.alive) // LANES)]
 
     def copy(self) -> Self:
-        """An independent copy, to which rows can be added while this index answers searches."""
+        """Return an independent copy that can be changed while this index answers searches."""
         made = super().copy()
         made._words = self.words.copy()
         return made
@@ -89,7 +89,7 @@ class Hamming(ExactIndex):
         self.ascending &= bool(np.all(np.diff(ids, prepend=self.row_ids[-1] if n else -1) > 0))
 
     def _grow(self, n: int) -> None:
-        """Allocate space for n rows, at least 1.5 times the present space, so that a row is copied a few times only."""
+        """Allocate space for n rows, at least 1.5 times the current space, so that a row is copied only a few times."""
         space, n_words = len(self._words) * LANES, -(-(self.dim or 0) // WORD)
         if n <= space and self._words.shape[1] == n_words:
             return
@@ -108,12 +108,12 @@ class Hamming(ExactIndex):
 
 @dataclass(slots=True)
 class _Heaps:
-    """The k best hits of each query that one thread has found, as heaps with the worst on top."""
+    """The k best hits of each query found by one thread, as heaps with the worst on top."""
 
     distances: NDArray[np.int32]  # (q, k)
     ids: Ids  # (q, k)
     sizes: NDArray[np.int64]  # (q,)
-    end: int = 0  # no block from here on was scanned
+    end: int = 0  # blocks from here on have not been scanned
 
     @classmethod
     def empty(cls, q: int, k: int) -> "_Heaps":
@@ -122,16 +122,16 @@ class _Heaps:
 
 @dataclass(slots=True)
 class _Scan:
-    """The search for the k nearest codes; threads take heaps, one piece of the blocks after the other."""
+    """A search for the k nearest codes; each thread takes free heaps and scans one piece after the other."""
 
     index: Hamming
     queries: NDArray[np.uint64]  # (q, words)
     k: int
     keep: Mask | None  # (rows,)
-    heaps: list[_Heaps] = field(default_factory=list)  # those that no thread uses at the moment
+    heaps: list[_Heaps] = field(default_factory=list)  # heaps that are not in use
 
     def run(self) -> tuple[Ids, Vectors]:
-        """Ids (q, k) and distances (q, k), best first, equal distances by smaller id. Unused places have -1 and inf."""
+        """Return ids (q, k) and distances (q, k), best first, ties by smaller id. Unused places have -1 and inf."""
         words = self.index.words
         if len(words) and len(self.queries):
             share(self._piece, len(words), LEAST_BLOCKS)
@@ -147,10 +147,10 @@ class _Scan:
     def _piece(self, start: int, stop: int) -> None:
         index, n = self.index, len(self.index.alive)
         try:
-            heaps = self.heaps.pop()  # atomic; another thread may have taken the last one
+            heaps = self.heaps.pop()  # atomic; another thread can have taken the last one
         except IndexError:
             heaps = _Heaps.empty(len(self.queries), min(self.k, n))
-        # A later row of equal distance can be skipped only if ids increase and these heaps hold no later rows.
+        # A later row of equal distance can be skipped only if ids increase and these heaps have no later rows.
         first_wins = index.ascending and heaps.end <= start
         keep = np.empty(0, np.bool_) if self.keep is None else self.keep
         _make_scan(index.words.shape[1])(
@@ -163,7 +163,7 @@ class _Scan:
 
 @cache
 def _make_scan(n_words: int) -> Any:
-    """The loop for codes of this many words: a constant, so that the words of a row are added up in a register."""
+    """Compile the scan for this number of words: a constant, so that the words of a row are added up in a register."""
     tile = max(1, TILE_BYTES // (8 * LANES * n_words))
     furthest = np.uint64(64 * n_words)
 

@@ -10,7 +10,7 @@ from lookalike.types import Ids
 
 
 def check_ids(ids: Any, name: str = "ids") -> Ids:
-    """`ids` as int64, (m,). Raises InputError for anything that cannot be ids."""
+    """Convert `ids` to int64, (m,). Raises InputError if they are not valid ids."""
     ids = np.asarray(ids)
     if ids.ndim != 1:
         raise InputError(f"{name} must have one dimension. Got shape {ids.shape}.")
@@ -22,7 +22,7 @@ def check_ids(ids: Any, name: str = "ids") -> Ids:
 
 
 def sort_ids(ids: Any, name: str = "ids") -> Ids:
-    """`ids`, checked, ascending and without repetitions. `np.unique` is 50 times slower on ids that are sorted."""
+    """Check `ids`, sort them and remove repetitions. `np.unique` is 50 times slower on sorted ids."""
     found = check_ids(ids, name)
     if not np.all(found[1:] > found[:-1]):
         found = np.sort(found)
@@ -42,8 +42,8 @@ def without(ids: Ids, others: Ids) -> Ids:
 class IdTable:
     """Ids and their row numbers in a few sorted runs, each at least twice as long as the next.
 
-    New ids form a new run, and runs of similar length are merged, as in a binary counter. So an id is moved log2(n)
-    times at most, however few ids are added at a time.
+    New ids form a new run, and runs of similar length are merged, as in a binary counter. An id is therefore moved at
+    most log2(n) times, even if few ids are added at a time.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class IdTable:
             raise InputError(f"ids must be unique. Got {repeated[0]} more than once.")
         known = ids[self.rows(ids) >= 0]
         if len(known):
-            raise InputError(f"ids must be new. Got {len(known)} the index has, such as {known[0]}; remove them first.")
+            raise InputError(f"ids must be new. Got {len(known)} existing ones, such as {known[0]}; remove them first.")
 
     def remove(self, ids: Ids) -> Ids:
         """Remove these ids (m,), each given once; return the rows of those that were present."""
@@ -103,7 +103,7 @@ class IdTable:
 
     def ids(self) -> Ids:
         """All ids, ascending."""
-        if len(self._runs) == 1:  # sorted already
+        if len(self._runs) == 1:  # already sorted
             run_ids, rows = self._runs[0]
             return np.asarray(run_ids[rows >= 0], np.int64)
         return _merge(self._runs)[0] if self._runs else np.empty(0, np.int64)

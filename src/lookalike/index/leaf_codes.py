@@ -1,8 +1,8 @@
 """The rows of `Leaves` as bytes, sorted into cells and leaves: the structure in memory and in the file.
 
-`leaf_order` puts similar rows next to each other: cells by k-means, cut into leaves by bisecting 2-means. A tree alone
-cuts through clusters on its way down: on 1,000 Gaussian clusters two thirds of a leaf's rows belonged to other clusters
-than most, and a search had to visit five times as many leaves.
+`leaf_order` puts similar rows next to each other: cells by k-means, split into leaves by bisecting 2-means. A tree
+without cells splits clusters: on 1,000 Gaussian clusters, two thirds of the rows of a leaf did not belong to its main
+cluster, and a search had to visit five times more leaves.
 """
 
 import zipfile
@@ -41,22 +41,22 @@ from lookalike.types import Ids, Progress, Vectors, silent
 faiss: Any = _faiss  # its type stubs are incomplete
 
 MIN_ROWS = 1_000
-"""With fewer rows no leaves are built."""
+"""With fewer rows, no leaves are built."""
 
 STEPS_SAMPLE = 20_000
 """Rows from which the step size of the bytes is computed."""
 
 CELL, CELLS = 500, 4_096
-"""Rows of a cell, on average, and the largest number of cells."""
+"""Average number of rows per cell, and the maximum number of cells."""
 
 KMEANS_ROWS, KMEANS_ROUNDS = 128, 10
-"""Rows per cell that k-means learns from, and its iterations."""
+"""Rows per cell for k-means, and its iterations."""
 
 CUT_SAMPLE, CUT_ROUNDS = 512, 6
-"""Rows that 2-means learns from, and its iterations."""
+"""Rows for 2-means, and its iterations."""
 
 CUT_LEAST = 0.1
-"""The smallest share of the leaves for each side of a cut: it limits the depth."""
+"""Minimum share of the leaves for each side of a cut, which limits the depth."""
 
 
 class Centres(NamedTuple):
@@ -67,25 +67,26 @@ class Centres(NamedTuple):
 
     @classmethod
     def of(cls, mean: Vectors, deviation: Vectors) -> Self:
-        """From means and mean deviations, (m, d padded) each."""
+        """Create centres from means and mean deviations, (m, d padded) each."""
         ends = np.zeros((2, len(mean) + -len(mean) % BLOCK, mean.shape[1]), np.uint8)
         ends[:, : len(mean)] = np.rint(np.clip([mean + deviation, mean - deviation], 0, 255))
         return cls(in_blocks(ends[0]), in_blocks(ends[1]))
 
     def f(self, blocks: Ids, plane: Plane) -> Vectors:
-        """The mean of f in the sets of these blocks, about, (16 m,).
+        """Approximate mean of f in the sets of these blocks, (16 m,).
 
-        It is not f of the mean: rows are farther from any point than their mean is. With u and v one mean deviation
-        above and below the mean, the mean of |u − s| and |v − s| is the mean of |x − s| for s at the mean or far away.
+        It differs from f of the mean, because rows are farther from any point than their mean is. With u and v one mean
+        deviation above and below the mean, the mean of |u − s| and |v − s| equals that of |x − s| for s at the mean or
+        far away.
         """
         return f_leaves(self.upper, blocks, 1, plane, self.lower).ravel()
 
     def spreads(self, sets: Ids, plane: Plane) -> Vectors:
-        """The standard deviation of f in these sets, about, (m,)."""
+        """Approximate standard deviation of f in these sets, (m,)."""
         return np.maximum(spreads(self.upper, self.lower, sets, plane), np.float32(1e-9))
 
     def radii(self) -> Vectors:
-        """The width of each set: twice the length of its mean deviation, in steps, (16 blocks,)."""
+        """Width of each set, (16 blocks,): twice the length of its mean deviation, in steps."""
         wide = self.upper.astype(np.float32) - self.lower
         radii: Vectors = np.sqrt(np.einsum("bgje,bgje->bj", wide, wide)).ravel()
         return np.maximum(radii, np.float32(1))
@@ -103,10 +104,10 @@ class LeafCodes:
     starts: Ids  # (cells + 1,) the first leaf of each cell
     ids: Ids  # (places,)
     alive: Mask  # (places,)
-    counts: Ids  # (leaves,) the number of places that are alive
+    counts: Ids  # (leaves,) the number of places with a row
     place: NDArray[np.int32]  # (rows of `truth`,) the place of each row, -1 = none
     cell: NDArray[np.int32]  # (leaves,)
-    narrow: Vectors  # (leaves,) the radius of a leaf over that of its cell
+    narrow: Vectors  # (leaves,) the radius of a leaf relative to that of its cell
     shape: Shape
 
     @classmethod
@@ -148,7 +149,7 @@ class LeafCodes:
         starts: Ids,
         ids: Ids,
     ) -> Self:
-        """Add what follows from the present rows of `truth`."""
+        """Compute the arrays that depend on the current rows of `truth`."""
         rows = truth.rows(ids)  # -1 for id -1
         alive = rows >= 0
         place = np.full(int(rows.max(initial=-1)) + 1, -1, np.int32)
@@ -167,7 +168,7 @@ class LeafCodes:
 
     @property
     def removed(self) -> int:
-        """How many rows were removed."""
+        """Number of removed rows."""
         return int(np.count_nonzero(~self.alive & (self.ids >= 0)))
 
     def places(self, rows: Ids) -> Ids:
@@ -181,7 +182,7 @@ class LeafCodes:
         self.alive, self.counts = self.keep(None, rows)
 
     def keep(self, among: Ids | None, exclude: Ids | None) -> tuple[Mask, Ids]:
-        """Which places may be answers, and how many of each leaf; `among` and `exclude` are rows of `truth`."""
+        """Mask of the places that pass the filters, and their number per leaf; filters are rows of `truth`."""
         keep, counts = self.alive, self.counts
         if among is not None:
             keep = np.zeros_like(keep)
@@ -197,7 +198,7 @@ class LeafCodes:
         return keep, counts
 
     def f_centres(self, leaves: Ids, plane: Plane) -> Vectors:
-        """The mean of f in each of these leaves, ascending, about, (m,)."""
+        """Approximate mean of f in each of these leaves, ascending, (m,)."""
         if plane.smooth:
             return f_of_leaves(self.shape, leaves, plane)
         blocks, where = np.unique(leaves // BLOCK, return_inverse=True)
@@ -205,7 +206,7 @@ class LeafCodes:
         return f
 
     def f(self, leaves: Ids, plane: Plane) -> tuple[Vectors, Vectors]:
-        """f of the rows of these leaves, (m, size), and its standard error, not counting the rounding to bytes."""
+        """f of the rows of these leaves, (m, size), and its standard error without the rounding to bytes."""
         blocks = self.size // BLOCK
         if plane.smooth:
             return f_by_slope(self.codes, self.shape, leaves, blocks, plane)
@@ -213,11 +214,11 @@ class LeafCodes:
         return f, np.zeros_like(f)
 
     def f_places(self, places: Ids, plane: Plane) -> Vectors:
-        """f of single rows from their bytes, (m,). Not for kernels of L1, for which `f` is as good."""
+        """f of single rows from their bytes, (m,). Not for L1 kernels, for which `f` is as accurate."""
         return f_rows(rows_at(self.codes, places), plane)
 
     def save(self, path: Path) -> None:
-        """Write everything but what follows from the codes and the vectors."""
+        """Write everything that cannot be computed from the codes and the vectors."""
         with path.open("wb") as file:
             np.savez(
                 file,
@@ -233,7 +234,7 @@ class LeafCodes:
 
     @classmethod
     def load(cls, path: Path, truth: Flat) -> Self:
-        """Read a file over the present rows of `truth`. Raises DamagedError if it is not one that `save` wrote."""
+        """Read a file over the current rows of `truth`. Raises DamagedError if it was not written by `save`."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 steps = Steps(file["low"], float(file["step"]))
@@ -243,13 +244,14 @@ class LeafCodes:
                 raise ValueError(f"it has {len(codes) * BLOCK} codes, {len(ids)} ids and {starts[-1]} leaves of {size}")
             return cls._over(truth, size, steps, codes, leaves, cells, starts, ids)
         except (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, zipfile.BadZipFile) as error:
-            raise DamagedError(f"{path} cannot be read: {error}. Delete it: the index is rebuilt.") from error
+            raise DamagedError(f"{path} cannot be read: {error}. Delete it; the index will be rebuilt.") from error
 
 
 def leaf_order(codes: NDArray[np.uint8], size: int, progress: Progress = silent) -> tuple[Ids, Ids]:
-    """The row of each place, -1 = none, (leaves · size,), and the first leaf of each cell, (cells + 1,).
+    """Sort rows into leaves; return the row of each place, -1 = none, and the first leaf of each cell.
 
-    `codes` are rows of bytes (n, d). Every `size` consecutive places are a leaf; the leaves of a cell are consecutive.
+    `codes` are rows of bytes (n, d). The results are (leaves · size,) and (cells + 1,). Each `size` consecutive places
+    are a leaf; the leaves of a cell are consecutive.
 
     >>> order, cells = leaf_order(np.array([[9], [1], [8], [0]], np.uint8), 2)
     >>> sorted(map(sorted, order.reshape(-1, 2).tolist())), cells.tolist()
@@ -293,7 +295,7 @@ def _assign(codes: NDArray[np.uint8], progress: Progress) -> Ids:
 
 @njit(cache=True, nogil=True)
 def _cut_all(codes: Any, order: Any, starts: Any, stops: Any, size: int) -> None:
-    """Cut cells into leaves by reordering `order`."""
+    """Split cells into leaves by reordering `order`."""
     for p in range(len(starts)):
         stack = [(starts[p], stops[p])]
         while len(stack):
@@ -312,7 +314,7 @@ def _cut(codes: Any, order: Any, size: int) -> int:
     sample = order[::step]
     centres = np.empty((2, d), np.float32)
     centres[0] = codes[sample[0]]
-    for side in (1, 0, 1):  # start with two rows far from each other
+    for side in (1, 0, 1):  # start with two distant rows
         centres[side] = codes[sample[_farthest(codes, sample, centres[1 - side])]]
     direction, level = np.empty(d, np.float32), np.float32(0)
     for _ in range(CUT_ROUNDS):
@@ -349,7 +351,7 @@ def _product(row: Any, direction: Any) -> Any:
 
 @njit(cache=True, fastmath=True)
 def _between(centres: Any, direction: Any) -> Any:
-    """Write the direction from the first centre to the second; return where along it the middle is."""
+    """Write the direction from the first centre to the second; return the position of the middle along it."""
     level = np.float32(0)
     for e in range(len(direction)):
         direction[e] = centres[1, e] - centres[0, e]

@@ -1,10 +1,11 @@
 """Hyperplane scores of rows that are stored as bytes: the numeric part of `Leaves`.
 
-f is that of Eq. 3, fsm-tree, over ‖w‖. Three ways to compute it, from exact (but for the bytes) to cheap:
+f is that of Eq. 3, fsm-tree, divided by ‖w‖. There are three ways to compute it, from exact (up to the rounding to
+bytes) to cheap:
 
     f_leaves, f_rows          f of every row, by comparing it with every support vector
-    f_by_slope, f_of_leaves   about f, from its slope at the mean of a leaf: one product per row
-    spreads                   how far f spreads inside a set of rows, from its slope at the centre: no row is read
+    f_by_slope, f_of_leaves   approximate f, from its slope at the mean of a leaf: one product per row
+    spreads                   the spread of f in a set of rows, from its slope at the centre, without reading rows
 
 Codes are (blocks, groups, 16, 8) uint8: 16 rows per block, 8 dimensions per group, as `compiled.make_sad` reads them.
 `Steps` turns rows into bytes, and a query into a `Plane` in the units of these bytes.
@@ -26,25 +27,25 @@ from lookalike.kernels import check_kernel
 from lookalike.types import Vectors
 
 L1, L2, PRODUCT = 0, 1, 2
-"""What a kernel depends on: ‖x − s‖₁ or ‖x − s‖₂, both by a table, or x·s, as t + γt²."""
+"""The argument of a kernel: ‖x − s‖₁ or ‖x − s‖₂, both by a table, or x·s, as t + γt²."""
 
 TABLE = 8_192
-"""Entries of a table of kernel values, about: it stays in the first-level cache."""
+"""Approximate number of entries of a table of kernel values, which fits into the first-level cache."""
 
 OUTSIDE = 0.0005
-"""The share of a dimension's values, at either end, that need not fit into a byte."""
+"""Share of a dimension's values, at either end, that are clipped."""
 
 LEAST_ROWS = 1_024
-"""The fewest rows that are worth a thread."""
+"""Minimum number of rows per thread."""
 
 PRODUCT_BYTES = 8 * 2**20
-"""Rows as floats, and their products, that are held at a time: they stay in the caches."""
+"""Size of the rows as floats and their products that are held at a time: they stay in the caches."""
 
 MIDDLE = np.float32(127.5)
 """The middle of the bytes."""
 
 PROBES = 2
-"""Rows of a leaf, the farthest from its mean, whose f is computed in full to measure the error of the slope."""
+"""Number of rows of a leaf, the farthest from its mean, whose f is computed in full to measure the error."""
 
 DISTANCE_UNIT = 4_096
 """Squared distances from the mean of a leaf are stored in this fraction of their mean."""
@@ -71,7 +72,7 @@ class Plane(NamedTuple):
     shift: int
     scale: float  # for PRODUCT: γ
     offsets: Vectors  # (m,) the part of x·s that does not depend on x, for PRODUCT
-    smooth: bool  # whether K is smooth at x = s, as the Gaussian is: then f inside a leaf is close to its slope
+    smooth: bool  # whether K is smooth at x = s, like the Gaussian: then f is nearly linear in a leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Steps:
 
     @classmethod
     def of(cls, sample: Vectors) -> "Steps":
-        """The steps that cover nearly all values of a sample (n, d)."""
+        """Choose steps that cover nearly all values of a sample (n, d)."""
         first, last = np.quantile(sample, [OUTSIDE, 1 - OUTSIDE], axis=0)  # (d,) each
         step = float((last - first).max(initial=0.0)) / 255 or 1.0
         return cls(((first + last) / 2 - 127.5 * step).astype(np.float32), step)
@@ -99,13 +100,13 @@ class Steps:
         return len(self.low) + -len(self.low) % GROUP
 
     def encode(self, X: Vectors) -> NDArray[np.uint8]:
-        """Rows (n, d) as bytes (n, d padded with zeros)."""
+        """Convert rows (n, d) to bytes (n, d padded with zeros)."""
         codes = np.zeros((len(X), self.wide), np.uint8)
         codes[:, : len(self.low)] = np.clip(np.rint((X - self.low) / self.step), 0, 255)
         return codes
 
     def plane(self, query: HyperplaneQuery) -> Plane:
-        """The query in these steps."""
+        """Convert a query to these steps."""
         kernel = check_kernel(query.kernel, query.gamma)
         X, a, d = query.X, query.a / query.length, len(self.low)
         if query.kernel == "linear":  # the sum of the support vectors is one vector
@@ -122,7 +123,8 @@ class Steps:
             near = self.encode(X)
             rows[:] = near
             shift = max(0, most // TABLE).bit_length()
-            middles = np.arange((most >> shift) + 1) * 2.0**shift + (2**shift - 1) / 2  # of those that share an entry
+            # The middles of the distances that share an entry.
+            middles = np.arange((most >> shift) + 1) * 2.0**shift + (2**shift - 1) / 2
             table = _by_distance(query, middles * self.step)
         else:
             mode = L2
@@ -138,7 +140,7 @@ class Steps:
 def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane, twins: Codes | None = None) -> Vectors:
     """f of every row of these leaves, (len(leaves), 16 · blocks); a leaf is `blocks` consecutive blocks.
 
-    With `twins`, codes of the same shape: f at the mean of the distances of a row and its twin.
+    With `twins`, codes of the same shape, it is f at the mean of the distances of a row and its twin.
     """
     out = np.empty((len(leaves), blocks * BLOCK), np.float32)
     if plane.mode != L1:
@@ -154,7 +156,7 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
 
 
 def f_rows(rows: NDArray[np.uint8], plane: Plane) -> Vectors:
-    """f of rows of bytes (n, d), (n,), by a matrix product: for all kernels but those of L1."""
+    """f of rows of bytes (n, d), (n,), by a matrix product; not for L1 kernels."""
     out = np.empty(len(rows), np.float32)
     m, d = plane.rows.shape
     for part in chunks(len(rows), row_bytes=4 * (d + m), max_bytes=PRODUCT_BYTES):
@@ -168,7 +170,7 @@ def rows_at(codes: Codes, places: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def in_blocks(rows: NDArray[np.uint8]) -> Codes:
-    """Rows of bytes (n, d), n a multiple of 16 and d of 8, in blocks.
+    """Arrange rows of bytes (n, d) in blocks; n must be a multiple of 16, d of 8.
 
     >>> in_blocks(np.zeros((32, 24), np.uint8)).shape
     (2, 3, 16, 8)
@@ -178,7 +180,7 @@ def in_blocks(rows: NDArray[np.uint8]) -> Codes:
 
 
 class Shape(NamedTuple):
-    """How the rows of each leaf are distributed around their mean."""
+    """The distribution of the rows of each leaf around their mean."""
 
     mean: NDArray[np.uint8]  # (leaves, d), rounded
     width: Vectors  # (leaves,) the mean of ‖x − mean‖²
@@ -187,7 +189,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, codes: Codes, size: int) -> Self:
-        """The shape of leaves of `size` rows."""
+        """Compute the shape of leaves of `size` rows."""
         leaves = len(codes) * BLOCK // size
         made = cls(
             np.empty((leaves, codes.shape[1] * codes.shape[3]), np.uint8),
@@ -217,12 +219,12 @@ class Shape(NamedTuple):
 def f_by_slope(
     codes: Codes, shape: Shape, leaves: NDArray[np.int64], blocks: int, plane: Plane
 ) -> tuple[Vectors, Vectors]:
-    """About f of every row of these leaves, (m, 16 · blocks), and the standard error of each.
+    """Approximate f of every row of these leaves, (m, 16 · blocks), and the standard error of each.
 
-    With wₛ the slope of aₛK by the squared distance, at the mean dₛ of that distance in the leaf, f(x) ≈ f₀ +
-    Σ wₛ(‖x − s‖² − dₛ): a level, a slope along x and one along ‖x − mean‖². The error, which is measured in every leaf,
-    grows with the squared distance from the mean. It can be larger only close to a support vector, so leaves that may
-    contain one are scored in full.
+    Let wₛ be the derivative of aₛK with respect to the squared distance, at its mean dₛ in the leaf. Then f(x) ≈ f₀ +
+    Σ wₛ(‖x − s‖² − dₛ): a constant, a slope along x and one along ‖x − mean‖². The error, which is measured in each
+    leaf, grows with the squared distance from the mean. It can be larger only close to a support vector, so leaves that
+    can contain one are scored in full.
     """
     size = blocks * BLOCK
     out, doubt = np.empty((2, len(leaves), size), np.float32)
@@ -248,7 +250,7 @@ def f_by_slope(
 
 
 def f_of_leaves(shape: Shape, leaves: NDArray[np.int64], plane: Plane) -> Vectors:
-    """The mean of f in each of these leaves, about, (m,)."""
+    """Approximate mean of f in each of these leaves, (m,)."""
     out = np.empty(len(leaves), np.float32)
     n_vectors, d = plane.rows.shape
     for part in chunks(len(out), row_bytes=4 * (d + n_vectors), max_bytes=PRODUCT_BYTES):
@@ -258,9 +260,9 @@ def f_of_leaves(shape: Shape, leaves: NDArray[np.int64], plane: Plane) -> Vector
 
 
 def spreads(upper: Codes, lower: Codes, sets: NDArray[np.int64], plane: Plane) -> Vectors:
-    """The standard deviation of f in sets of rows, (m,), as if dimensions were independent: √Σ(∂f/∂xⱼ · σⱼ)².
+    """Standard deviation of f in sets of rows, (m,), assuming independent dimensions: √Σ(∂f/∂xⱼ · σⱼ)².
 
-    A set is given by its mean + and − its mean deviation, as codes.
+    A set is given by the codes of its mean plus and minus its mean deviation.
     """
     out = np.empty(len(sets), np.float32)
     padded = np.append(plane.rows, np.zeros((-len(plane.rows) % AT_ONCE, plane.rows.shape[1]), np.float32), axis=0)
@@ -273,7 +275,7 @@ def spreads(upper: Codes, lower: Codes, sets: NDArray[np.int64], plane: Plane) -
 
 
 def _by_distance(query: HyperplaneQuery, distances: NDArray[np.float64]) -> Vectors:
-    """The kernel's values at these distances: of points on a line, where all norms are equal."""
+    """The kernel's values at these distances, computed for points on a line, where all norms are equal."""
     pairs = check_kernel(query.kernel, query.gamma).pairs
     table: Vectors = pairs(distances[:, None], np.zeros((1, 1)), query.gamma)[:, 0].astype(np.float32)
     return table
@@ -290,7 +292,7 @@ def _squared_distances(X: Vectors, S: Vectors, lengths: Vectors) -> Vectors:
 def _by_products(
     codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane, twins: Codes | None, out: Vectors
 ) -> None:
-    """`f_leaves` by a matrix product, to `out` (all blocks, 16)."""
+    """Compute `f_leaves` by a matrix product; write it to `out` (all blocks, 16)."""
     places = (leaves[:, None] * blocks + np.arange(blocks)).ravel()
     m, d = plane.rows.shape
     for part in chunks(len(places), row_bytes=4 * BLOCK * (d + m), max_bytes=PRODUCT_BYTES):
@@ -316,7 +318,7 @@ def _terms(rows: NDArray[np.uint8], plane: Plane) -> Vectors:
 
 @njit(cache=True, fastmath=True)
 def _f_block(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
-    """f of 16 rows to `out` (16,), for L1; if `twin` is another block, at the mean of the distances of both."""
+    """Write f of 16 rows to `out` (16,), for L1; if `twin` is another block, f at the mean of both distances."""
     out[:] = plane.b
     both = twin.ctypes.data != block.ctypes.data
     shift = np.uint64(plane.shift)
@@ -342,7 +344,7 @@ def _f_leaves(codes: Any, twins: Any, leaves: Any, blocks: int, plane: Any, out:
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _f_terms(terms: Any, plane: Any, out: Any) -> None:
-    """f from ‖x − s‖² or x·s, terms (n, m), to `out` (n,)."""
+    """Write f, computed from ‖x − s‖² or x·s, terms (n, m), to `out` (n,)."""
     n, m = terms.shape
     most = np.float32(len(plane.table) - 2)
     for j in range(n):
@@ -370,7 +372,7 @@ class _Slopes(NamedTuple):
 
 
 def _mean_squares(mean: NDArray[np.uint8], width: Vectors, plane: Plane) -> tuple[Vectors, Vectors, Vectors]:
-    """Means of leaves X (m, d) and support vectors S (v, d), both minus the middle, and mean ‖x − s‖², (m, v)."""
+    """Means of leaves X (m, d) and support vectors S (v, d), both centred, and mean ‖x − s‖², (m, v)."""
     X = mean.astype(np.float32) - MIDDLE
     S = plane.rows - MIDDLE
     return X, S, _squared_distances(X, S, np.vecdot(X, X) + width)
@@ -398,7 +400,7 @@ def _slopes(mean: NDArray[np.uint8], width: Vectors, plane: Plane) -> tuple[_Slo
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _weigh(terms: Any, plane: Any, level: Any) -> None:
-    """Replace squared distances (m, v) by the slopes of aₛK there; f, (m,), to `level`."""
+    """Replace squared distances (m, v) by the slopes of aₛK at them; write f, (m,), to `level`."""
     last = np.float32(len(plane.table) - 2)
     for i in range(terms.shape[0]):
         f = np.float32(plane.b)
@@ -414,7 +416,7 @@ def _weigh(terms: Any, plane: Any, level: Any) -> None:
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _scan_slopes(codes: Any, ratios: Any, leaves: Any, blocks: int, slopes: Any, out: Any, distances: Any) -> None:
-    """About f to `out`, squared distances from the mean to `distances`: above 0, with mean 1."""
+    """Write approximate f to `out`, and squared distances from the mean, above 0 and with mean 1, to `distances`."""
     sums = np.empty((BLOCK, 2), np.int32)
     for i in range(len(leaves)):
         level, unit, curve = slopes.level[i], slopes.unit[i], slopes.curve[i]
@@ -438,7 +440,7 @@ def _spreads(upper: Any, lower: Any, sets: Any, plane: Any, rows: Any, out: Any)
             u = np.float32(upper[block, e // GROUP, j, e % GROUP])
             v = np.float32(lower[block, e // GROUP, j, e % GROUP])
             mean[e], deviation[e] = (u + v) / np.float32(2), (u - v) / np.float32(2)
-            # The mean sign of x − s for normal x is about linear in s up to 1.57 mean deviations.
+            # For normal x, the mean sign of x − s is nearly linear in s up to 1.57 mean deviations.
             soft[e] = np.float32(1) / (np.float32(1.57) * deviation[e] + np.float32(0.3))
             slope[e] = 0
         _factors(mean, deviation, plane, factors)
@@ -456,7 +458,7 @@ def _spreads(upper: Any, lower: Any, sets: Any, plane: Any, rows: Any, out: Any)
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _factors(mean: Any, deviation: Any, plane: Any, out: Any) -> None:
-    """The slope of each aₛK(x, s) by its argument, at a centre. Distances are separate functions to be vectorised."""
+    """Slope of each aₛK(x, s) by its argument, at a centre. Distances are separate functions so they vectorise."""
     table, last = plane.table, len(plane.table) - 2
     for s in range(len(plane.a)):
         if plane.mode == L1:
@@ -473,7 +475,7 @@ def _factors(mean: Any, deviation: Any, plane: Any, out: Any) -> None:
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _mean_l1(mean: Any, deviation: Any, row: Any) -> Any:
-    """The mean L1 distance of the rows of a set to a row, about; float32, as float64 would halve the speed."""
+    """Approximate mean L1 distance of the rows of a set to a row; in float32, because float64 would halve the speed."""
     t = np.float32(0)
     for e in range(len(mean)):
         t += max(abs(mean[e] - row[e]), deviation[e])
@@ -482,7 +484,7 @@ def _mean_l1(mean: Any, deviation: Any, row: Any) -> Any:
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _mean_l2(mean: Any, deviation: Any, row: Any) -> Any:
-    """The mean squared L2 distance, about."""
+    """Approximate mean squared L2 distance of the rows of a set to a row."""
     t = np.float32(0)
     for e in range(len(mean)):
         x = mean[e] - row[e]

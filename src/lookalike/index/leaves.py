@@ -1,8 +1,8 @@
-"""Hyperplane queries on large collections: the promising leaves of rows are scored as bytes, the best rows exactly.
+"""Hyperplane queries on large collections: scores the rows of promising leaves by bytes, and the best rows exactly.
 
-The queries are those of Crucianu et al. (fsm-tree), Eq. 3, but not their tree: rows are sorted into leaves, and a
-search visits the leaves that should contain the most answers. Inside a cell of leaves f is taken to be normally
-distributed around that of the centre, with a deviation that follows from the slope of f and the width of the cell.
+The queries are those of Crucianu et al. (fsm-tree), Eq. 3, but without their tree: rows are sorted into leaves, and a
+search visits the leaves with the largest expected number of hits. It assumes that f is normally distributed in a cell
+of leaves, around f of the centre, with a deviation computed from the slope of f and the width of the cell.
 """
 
 from collections.abc import Callable
@@ -24,51 +24,51 @@ from lookalike.index.topk import keep_best
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 
 LIMITS: dict[str, tuple[float, int]] = {"fast": (0.1, 250_000), "balanced": (0.03, 1_000_000)}
-"""When a search ends, by effort: when it expects no more than this share of the answers in the leaves it has not
-visited, or has visited this many rows. Near the frontier of a large collection many rows are equally good."""
+"""End of a search by effort: it expects at most this share of the hits in the leaves that it has not visited, or it has
+visited this many rows. Near the hyperplane in a large collection, many rows are equally good."""
 
 FEW = 5_000
-"""A search among fewer rows is a scan: exact, and as fast."""
+"""A search among fewer rows is a scan, which is exact and as fast."""
 
 ALL = 50_000
-"""Fewer rows are all scored as bytes: choosing among leaves would take longer."""
+"""With fewer rows, all are scored by bytes, because choosing leaves would take longer."""
 
 SLOPES = {"frontier": 0.4, "maximum": 0.1}
-"""The share of the cells, by f of their centres, whose spread is computed; the others get the median of these."""
+"""Share of the cells, the best by f of their centres, whose spread is computed; the others get the median."""
 
 CLOSER, CLOSER_SHARE = 256, {"frontier": 0.5, "maximum": 0.2}
-"""The number, or the share, of the most promising cells whose leaves are judged one by one."""
+"""Number, or share if larger, of the most promising cells whose leaves are rated one by one."""
 
 SWELL = {"frontier": 1.0, "maximum": 1.3}
-"""Factors of the spreads: the outermost rows, the only ones that count, are farther out than those of a normal."""
+"""Factors of the spreads: the outermost rows, which matter most, are farther out than in a normal distribution."""
 
 UPWARD = 2.5
-"""Where the best rows of a leaf are, in spreads above its centre; by this the first leaves are chosen."""
+"""Expected position of the best rows of a leaf, in spreads above its centre; used to choose the first leaves."""
 
 FIRST, FIRST_SHARE = 32, {"frontier": 0.005, "maximum": 0.002}
-"""The number, or the share, of the leaves that are visited first, before the k-th score is known."""
+"""Number, or share if larger, of the leaves that are visited before the k-th score is known."""
 
 GROWTH = 3
-"""A visit is at most this many times as large as all before: each visit corrects the expectation for the next."""
+"""Maximum size of a visit relative to all before: each visit corrects the expectation for the next."""
 
-HOPELESS = 0.1
-"""Leaves that should contain less than this part of the answers that may be missed, spread evenly, are dropped."""
+NEGLIGIBLE = 0.1
+"""Leaves with a smaller expected number of hits, relative to an even share of the permitted misses, are dropped."""
 
 WRONG = 4.0
-"""The largest factor by which expectations are corrected."""
+"""Maximum factor for correcting expectations."""
 
 SHORT = 4
-"""The first shortlist has this many times k rows; their errors decide how long the second must be."""
+"""The first shortlist has this many times k rows; their errors determine the size of the second."""
 
 SIGMAS = 2.5
-"""A row within this many standard errors of the k-th score is scored better."""
+"""Rows within this many standard errors of the k-th score are scored more accurately."""
 
 
 class Leaves(AcceleratedIndex[Flat]):
     """The rows of a `Flat` as bytes, sorted into leaves: fast for hyperplane queries; other queries are scans.
 
-    Rows added since `build` are scanned and removed rows are never answers; `build` makes the search fast again. A row
-    takes about d + 30 bytes of memory.
+    A search scans the rows added since `build` and never returns removed rows; `build` makes it fast again. A row takes
+    about d + 30 bytes of memory.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ class Leaves(AcceleratedIndex[Flat]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the leaves take, without the vectors and their ids."""
+        """Memory of the leaves in bytes, without the vectors and their ids."""
         return 0 if self._codes is None else self._codes.nbytes
 
     def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
-        """Sort all rows, or those of another `truth`, into leaves; the same rows always give the same leaves."""
+        """Sort all rows, or those of another `truth`, into leaves; the result is deterministic."""
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
         if truth is not None:
@@ -115,10 +115,10 @@ class Leaves(AcceleratedIndex[Flat]):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best hits found with this effort: "fast", "balanced" (default), "exact", or a number.
+        """Return the k best hits for this effort: "fast", "balanced" (default), "exact", or a number.
 
-        A number is the largest share of the leaves to visit: 1 scores every row as bytes. Queries other than
-        hyperplanes, and searches among few rows, are answered by a scan.
+        A number is the share of the leaves to visit: 1 scores every row by its bytes. Queries other than hyperplanes,
+        and searches among few rows, are answered by a scan.
         """
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         codes = self._codes
@@ -149,7 +149,7 @@ class Leaves(AcceleratedIndex[Flat]):
     def save(self, path: str | Path) -> None:
         """Write the leaves, without the vectors, to one file, for `load`."""
         if self._codes is None:
-            raise InputError(f"There is nothing to save: build the index first, over at least {MIN_ROWS} rows.")
+            raise InputError(f"There is nothing to save. Build the index first, with at least {MIN_ROWS} rows.")
         try:
             self._codes.save(Path(path))
         except OSError as error:
@@ -157,11 +157,11 @@ class Leaves(AcceleratedIndex[Flat]):
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
-        """Saved leaves over the present vectors, some of which may have been added or removed since."""
+        """Load saved leaves over the current vectors; vectors can have been added or removed since they were saved."""
         codes = LeafCodes.load(Path(path), truth)
         if truth.dim is not None and len(codes.steps.low) != truth.dim:
             raise DamagedError(
-                f"{path} is for {len(codes.steps.low)} dimensions, the vectors have {truth.dim}. Delete it."
+                f"{path} has {len(codes.steps.low)} dimensions, but the vectors have {truth.dim}. Delete it."
             )
         index = cls(codes.size)
         index.truth, index._codes = truth, codes
@@ -177,22 +177,22 @@ class Leaves(AcceleratedIndex[Flat]):
 
 
 class _Visit:
-    """One search's way through the leaves: byte scores of the rows visited so far.
+    """The state of one search: byte scores of the rows visited so far.
 
-    `keep` (places,) says which places may be answers, `counts` (leaves,) how many of each leaf.
+    `keep` (places,) is a mask of the places that pass the filters, `counts` (leaves,) their number per leaf.
     """
 
     def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: Mask, counts: Ids):
         self.codes, self.k, self.counts, self.keep = codes, k, counts, keep.reshape(-1, codes.size)
         self.plane, self.kind = codes.steps.plane(query), query.kind
-        self.left = counts > 0  # (leaves,) which have rows that may be answers
+        self.left = counts > 0  # (leaves,) whether any row passes the filters
         self.scored = 0
         self._kth = inf  # the k-th best so far
         self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
-        self._visits: list[tuple[Ids, Vectors, Vectors]] = []  # leaves (m,), scores (m, size), doubts (m, size)
+        self._visits: list[tuple[Ids, Vectors, Vectors]] = []  # leaves (m,), scores (m, size), errors (m, size)
 
     def share(self, share: float) -> None:
-        """Visit this share of the leaves, or more until there are k answers."""
+        """Visit this share of the leaves, or more if there are fewer than k hits."""
         goal = ceil(share * len(self.left))
         leaves = np.flatnonzero(self.left)
         if goal < len(leaves):
@@ -204,9 +204,9 @@ class _Visit:
             goal += FIRST
 
     def until(self, missed: float, most: int) -> None:
-        """Visit leaves, the most promising first, until the others should have only the share `missed` of the answers.
+        """Visit leaves, the most promising first, until the expected share of hits in the others is at most `missed`.
 
-        Or until `most` rows were visited and there are k answers.
+        Also stops after `most` rows, if there are k hits.
         """
         if np.count_nonzero(self.left) * self.codes.size <= ALL:
             self._visit(np.flatnonzero(self.left))
@@ -225,16 +225,16 @@ class _Visit:
                 continue
             if limit < inf:
                 wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
-            hopes = wrong * self._expected(leaves[order], f[order], spread[order])
-            some = hopes > HOPELESS * missed * self.k / max(1, len(order))  # the others together hold next to nothing
-            order, hopes = order[some], hopes[some]
-            best = np.argsort(-hopes / self.counts[leaves[order]])
-            order, rest = order[best], hopes.sum() - np.cumsum(hopes[best])
-            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hopes.sum() > missed * self.k else 0
+            hits = wrong * self._expected(leaves[order], f[order], spread[order])
+            some = hits > NEGLIGIBLE * missed * self.k / max(1, len(order))
+            order, hits = order[some], hits[some]
+            best = np.argsort(-hits / self.counts[leaves[order]])
+            order, rest = order[best], hits.sum() - np.cumsum(hits[best])
+            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
             goal = min(len(order), more, GROWTH * done, max(0, most // self.codes.size - done))
 
     def best(self) -> tuple[Ids, Vectors]:
-        """The places and byte scores of the visited rows that may be among the k best."""
+        """The places and byte scores of the visited rows that can be among the k best."""
         size = self.codes.size
         leaves, rough, doubt = (np.concatenate(parts) for parts in zip(*self._visits, strict=True))
         places, rough = (leaves[:, None] * size + np.arange(size)).ravel(), rough.ravel()
@@ -244,7 +244,7 @@ class _Visit:
         return places, rough
 
     def _centres(self) -> tuple[Ids, Vectors, Vectors]:
-        """The leaves that are left, the mean of f in each and how far f spreads around it, about.
+        """The remaining leaves, with approximate means and spreads of f.
 
         Leaves of less promising cells get the values of their cell.
         """
@@ -267,7 +267,7 @@ class _Visit:
         return left, f, spread
 
     def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
-        """How many rows of each leaf should be better than the k-th best so far."""
+        """Expected number of rows of each leaf that are better than the k-th best so far."""
         high = ndtr((np.float32(self._kth) - (f if self.kind == "frontier" else -f)) / spread)
         low = ndtr((np.float32(-self._kth) - f) / spread) if self.kind == "frontier" else 0
         expected: Vectors = self.counts[leaves] * (high - low)
@@ -280,13 +280,13 @@ class _Visit:
         return self._score(self.codes.f_places(places, self.plane))
 
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
-        """How promising leaves are, smaller is better, if f is normal with this mean and spread."""
+        """Rating of leaves, smaller is better, if f is normal with this mean and spread."""
         if self.kind == "frontier":
             return ((f / spread) ** 2 / 2 + np.log(spread)).astype(np.float32)
         return -f - np.float32(UPWARD) * spread
 
     def _visit(self, leaves: Ids) -> int:
-        """Score the rows of these leaves; return how many are better than the k-th best before."""
+        """Score the rows of these leaves; return how many are better than the previous k-th best."""
         codes = self.codes
         leaves = np.sort(leaves)
         rough, doubt = codes.f(leaves, self.plane)  # (m, size) each
@@ -303,9 +303,10 @@ class _Visit:
 def _shorten(
     places: Ids, rough: Vectors, doubts: Vectors | None, k: int, better: Callable[[Ids], Vectors]
 ) -> tuple[Ids, Vectors]:
-    """Better scores of the places that may be among the k best by their rough scores and standard errors `doubts`.
+    """Compute better scores of the places that can be among the k best by their rough scores and errors.
 
-    A rough score of inf is no answer. If `doubts` is None, it is estimated from the errors of the first shortlist.
+    `doubts` are the standard errors; if None, they are estimated from the errors of the first shortlist. A rough score
+    of inf is never a hit.
 
     >>> places, scores = _shorten(np.arange(9), np.arange(9.0), None, 1, lambda some: some + 0.1)
     >>> places.tolist(), scores.tolist()

@@ -1,7 +1,7 @@
-"""The M-tree: balls that cover the rows below them, at every level, in flat arrays. Library only, for `FsmTree`.
+"""The M-tree: a tree of balls that cover the rows below them, in flat arrays. Library only, for `FsmTree`.
 
 Ciaccia, Patella, Zezula, "M-tree" (VLDB 1997), with the choices of fsm-tree, §4.1: confirmed promotion, minimal maximal
-radius (mM_RAD), generalised-hyperplane split with a least share for each side, candidates for promotion by sampling.
+radius (mM_RAD), generalised-hyperplane split with a minimum share for each side, sampled candidates for promotion.
 """
 
 from itertools import combinations
@@ -23,16 +23,16 @@ class MTree:
 
     The members of a node are slots of rows (in a leaf) or nodes; all leaves are equally deep. A ball, the centre and
     radius of a node, covers every row below the node, but not always the balls of its members. A centre is a copy of a
-    row, so the row itself may be removed. The root has no ball.
+    row, so the row itself can be removed. The root has no ball.
 
     Parameters
     ----------
     dim : d.
     norm : 1 or 2, the norm ‖·‖ of distances and radii.
-    capacity : members a node may have.
-    least : the fewest members of each half of a split node.
-    tried : members that a split tries as a new centre.
-    random : chooses the members to try.
+    capacity : maximum number of members of a node.
+    least : minimum number of members of each half of a split node.
+    tried : number of members that a split tries as a new centre.
+    random : generator that chooses the members to try.
 
     """
 
@@ -46,7 +46,7 @@ class MTree:
         self.parents: Ids = np.empty(0, np.int64)  # (nodes,) -1 = the root
         self.is_leaf: NDArray[np.bool_] = np.empty(0, np.bool_)  # (nodes,)
         self.counts: Ids = np.empty(0, np.int64)  # (nodes,) members; 0 = free
-        self.members: Ids = np.empty((0, capacity + 1), np.int64)  # (nodes, capacity + 1); a node that is full is split
+        self.members: Ids = np.empty((0, capacity + 1), np.int64)  # (nodes, capacity + 1); a full node is split
         self.gaps: Numbers = np.empty((0, capacity + 1))  # each member's distance to its node's centre
         self.root = -1
         self._free_slots: list[int] = []
@@ -64,7 +64,7 @@ class MTree:
         return slots
 
     def insert(self, slot: int) -> None:
-        """Add the row of a slot to the nearest leaf whose ball covers it, else to the one whose radius grows least."""
+        """Add the row of a slot to the nearest leaf whose ball covers it, or to the one whose radius grows least."""
         x = self.X[slot]
         if self.root < 0:
             self.root = self._new_node(x, leaf=True)
@@ -134,7 +134,7 @@ class MTree:
         self.counts[node] = last
 
     def _split(self, node: int) -> None:
-        """Split a node: it keeps its centre, and the new node gets the tried centre that gives the smallest radii."""
+        """Split a node: it keeps its centre; the new node gets the tried centre with the smallest radii."""
         members, gaps = self.entries(node)
         members, gaps = members.copy(), gaps.copy()
         points, reaches = self.points(node, members), self.reaches(node, members)
@@ -167,7 +167,7 @@ class MTree:
             self._append(parent, twin, float(self._distances(self.centres[parent][None], self.centres[twin])[0]))
 
     def _halves(self, near: Numbers, far: Numbers) -> tuple[Ids, Ids]:
-        """The members of each half, by distances to two centres, (m,) each: to the nearer, but `least` to both."""
+        """Assign members to the nearer of two centres by their distances, (m,) each, at least `least` to both."""
         order = np.argsort(near - far, kind="stable")
         cut = int(np.clip(np.count_nonzero(near <= far), self._least, len(order) - self._least))
         return order[:cut], order[cut:]
@@ -186,11 +186,11 @@ class MTree:
         return node
 
     def _distances(self, points: Vectors, x: Vectors) -> Numbers:
-        """Of points (m, d) to x (d,), (m,), from differences in float64."""
+        """Distances (m,) of points (m, d) to x (d,), from differences in float64."""
         found: Numbers = distances(points.astype(np.float64), x.astype(np.float64)[None], self.norm)[:, 0]
         return found
 
 
 def _longer(part: NDArray[Any], more: int, fill: int = 0) -> NDArray[Any]:
-    """A copy of an array with `more` places at its end."""
+    """A copy of an array with `more` places at the end."""
     return np.concatenate([part, np.full((more, *part.shape[1:]), fill, part.dtype)])

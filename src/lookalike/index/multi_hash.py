@@ -1,11 +1,11 @@
-"""Multi-index hashing: exact search over long codes by tables of their parts, fast when the answers are near.
+"""Multi-index hashing: exact search over long codes by tables of their parts, fast if the results are near the query.
 
 Norouzi, Punjani & Fleet, "Fast exact search in Hamming space with multi-index hashing", IEEE TPAMI 2014: two codes that
-differ in few bits differ in fewer bits still in one of their parts, so a search reads few entries of each part's table
+differ in few bits differ in even fewer bits in one of their parts, so a search reads few entries of each part's table
 (§3). Library only: the collection, the command line and the server search codes with `Hamming`.
 
-Parts are 16 bits wide and are tried with 0, 1, 2 … bits flipped, all parts at each step. Beside the number of each row,
-a table holds the 64-bit word that contains the part: most rows of an entry are rejected by that word, without reading
+Parts are 16 bits wide and are tried with 0, 1, 2 … bits flipped, all parts at each step. In addition to the row
+numbers, a table stores the 64-bit word that contains the part: this word rejects most rows of an entry, without reading
 their codes elsewhere in memory.
 """
 
@@ -28,23 +28,23 @@ from lookalike.index.topk import keep_best
 from lookalike.types import Hits, Ids, Progress, Query, Vectors
 
 PAYS = 8
-"""A query is left to the scan when it would read more rows than the scan reads words, divided by this. A row costs
-three or four times as much as a word of the scan, so giving up wastes half a scan at most."""
+"""A scan takes over if a query would read more rows than the scan reads words, divided by this. A row takes three or
+four times longer than a word of the scan, so the attempt wastes at most half a scan."""
 
 MIN_ROWS = 10_000
-"""Fewer rows are scanned."""
+"""With fewer rows, no tables are built."""
 
 PART_BITS = 16
 """Bits of a part: 2 bytes."""
 
 ENTRY_COST = 40
-"""The cost of visiting an entry of a table, in rows rejected."""
+"""Cost of visiting an entry of a table, in rejected rows."""
 
 CODE_COST = 60
-"""The cost of reading the whole code of a row, in rows rejected."""
+"""Cost of reading the whole code of a row, in rejected rows."""
 
 AHEAD = 4
-"""How many entries ahead the memory is prefetched."""
+"""Number of entries that are prefetched."""
 
 LINE = 8
 """64-bit words of a cache line."""
@@ -55,15 +55,15 @@ class Tables(NamedTuple):
 
     order: NDArray[np.int32]  # (parts, n) rows, sorted by the value of the part
     keys: NDArray[np.uint64]  # (parts, n) the word that contains the part, in the same order
-    starts: NDArray[np.int32]  # (parts, 2**16 + 1) where each value begins
-    n: int  # rows when the tables were built
+    starts: NDArray[np.int32]  # (parts, 2**16 + 1) where each value starts
+    n: int  # number of rows when the tables were built
 
 
 class MultiHash(AcceleratedIndex[Hamming]):
-    """Tables over the codes of a `Hamming`; a query is left to the scan as soon as that is cheaper.
+    """Tables over the codes of a `Hamming`; a scan takes over as soon as it is cheaper.
 
-    Exact at any time: rows added since `build` are scanned, and removed rows are never answers. Queries whose k-th
-    answer differs in many bits are answered by the scan: see `benchmarks/hamming_speed.py`. Library only.
+    Always exact: a search scans the rows added since `build` and never returns removed rows. A scan answers queries
+    whose k-th hit differs in many bits: see `benchmarks/hamming_speed.py`. Library only.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class MultiHash(AcceleratedIndex[Hamming]):
     def __init__(self) -> None:
         super().__init__(Hamming())
         self._tables: Tables | None = None
-        self._removed = 0  # rows of the tables
+        self._removed = 0  # removed rows of the tables
 
     def build(self, truth: Hamming | None = None, progress: Progress | None = None) -> Self:
         """Sort all rows, or those of another `truth`, by each of their parts: 12 bytes per row and part."""
@@ -92,7 +92,7 @@ class MultiHash(AcceleratedIndex[Hamming]):
                 self.truth, self._tables, self._tail, self._removed = truth, None, truth.ids, 0
             return self
         if n >= 2**31:
-            raise InputError(f"Tables hold up to {2**31 - 1} codes. Got {n}; use Hamming.")
+            raise InputError(f"MultiHash supports up to {2**31 - 1} codes. Got {n}. Use Hamming.")
         parts = -(-dim // 2)
         order, keys = np.empty((parts, n), np.int32), np.empty((parts, n), np.uint64)
         starts = np.zeros((parts, 2**PART_BITS + 1), np.int32)
@@ -117,9 +117,9 @@ class MultiHash(AcceleratedIndex[Hamming]):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """The k best, exactly; `effort` is checked and ignored. `scored` counts the codes that were compared.
+        """Return the exact k best; `effort` is checked and ignored. `scored` counts the compared codes.
 
-        Weighted queries, and searches with `among`, are answered by the scan.
+        A scan answers weighted queries and searches with `among`.
         """
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         tables = self._tables
@@ -141,11 +141,11 @@ class MultiHash(AcceleratedIndex[Hamming]):
     def _probe(
         self, tables: Tables, query: CodeQuery, k: int, exclude: Ids | None
     ) -> tuple[Ids, Vectors, NDArray[np.int64]]:
-        """Ids (q, k), distances (q, k) and the number of rows compared, (q,): -1 for queries left to the scan."""
+        """Return ids (q, k), distances (q, k) and numbers of compared rows, (q,): -1 for queries that need a scan."""
         q, keep = len(query.codes), self.truth.allowed(exclude)
         row_words, row_ids = self.truth.words, self.truth.row_ids
         words = to_words(query.codes)
-        cores = max(1.0, threads.CORES / max(1, q))  # that a scan would use for one query
+        cores = max(1.0, threads.CORES / max(1, q))  # cores that a scan would use for one query
         budget = int(tables.n * words.shape[1] / PAYS / cores)
         ids, distances = np.full((q, k), -1, np.int64), np.full((q, k), np.inf, np.float32)
         scored = np.empty(q, np.int64)
@@ -174,7 +174,7 @@ class MultiHash(AcceleratedIndex[Hamming]):
 
 @cache
 def _flips() -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-    """Every value of a part by its number of 1 bits, and where each number of bits begins, (18,)."""
+    """All values of a part, sorted by their number of 1 bits, and where each number of bits starts, (18,)."""
     ones = np.bitwise_count(np.arange(2**PART_BITS, dtype=np.uint16))
     order = np.argsort(ones, kind="stable").astype(np.uint16)
     return order, np.concatenate([[0], np.cumsum(np.bincount(ones))])
@@ -185,14 +185,15 @@ def _probe_one(
     words: Any, row_ids: Any, keep: Any, order: Any, keys: Any, starts: Any, query: Any, flips: Any, flip_starts: Any,
     budget: Any, distances: Any, ids: Any,
 ) -> Any:  # fmt: skip
-    """How many of the k best were found, and how many rows were compared: -1 if that would exceed the budget.
+    """Search for one query; return the number of hits and of compared rows: -1 if that would exceed the budget.
 
-    Once parts 0 … c were tried with r flips, and the others with r − 1, every code within parts · r + c was met: one
-    farther away differs in r + 1 bits in each of the former and in r in each of the latter, at least (§3.2).
+    After parts 0 … c were tried with r flips, and the others with r − 1, every code within the distance parts · r + c
+    was found: a code that was not found differs in at least r + 1 bits in each of the former parts, and in at least r
+    bits in each of the latter (§3.2).
     """
     parts, k = len(order), len(ids)
     size = scored = met = work = 0
-    limit = np.uint64(2**62)  # the worst of k
+    limit = np.uint64(2**62)  # the distance of the k-th hit
     for r in range(PART_BITS + 1):
         first, last = flip_starts[r], flip_starts[r + 1]
         for c in range(parts):
@@ -240,7 +241,7 @@ def _probe_one(
 
 @njit(cache=True, nogil=True)
 def _distance(block: Any, lane: Any, query: Any, c: Any, r: Any, parts: Any) -> Any:
-    """The distance of a row found by part c with r flips; -1 if an earlier part or step has found it already."""
+    """Distance of a row found by part c with r flips; -1 if an earlier part or step has already found it."""
     total = np.int64(0)
     for part in range(parts):
         differing = (block[part // 4, lane] ^ query[part // 4]) >> np.uint64(PART_BITS * (part % 4))

@@ -1,12 +1,12 @@
 """Queries: objects that score the rows of an index.
 
-Any object with `score(X)`, rows (m, d) float32 to scores (q, m) float32, smaller is better, is a query. The classes
-here are known to some indexes, which answer them faster, with the same result:
+A query is any object with a method `score(X)` from rows (m, d) float32 to scores (q, m) float32, smaller is better.
+Some indexes answer these classes faster, with the same result:
 
     PointQuery        the rows nearest to given points
-    CodedQuery        the same, for an index of codes with the vectors behind it
+    CodedQuery        the same, for an index of codes whose vectors are available
     WeightedQuery     a weighted sum of other queries
-    HyperplaneQuery   the rows an SVM is least sure of, or surest of
+    HyperplaneQuery   the most ambiguous rows of an SVM, or the highest-scoring ones
     CentreQuery       the rows nearest to a point of a kernel's feature space
 
 `check_search` checks the arguments of every index's `search`.
@@ -30,19 +30,19 @@ from lookalike.types import Array, Ids, Query, Vectors
 Numbers: TypeAlias = NDArray[np.float64]
 
 EFFORTS = ("exact", "balanced", "fast")
-"""The names that `effort` may have in every index; a number above 0 may take the place of a name."""
+"""Names for `effort` in every index; a number above 0 is also allowed."""
 
 MAX_LENGTH = 1e18
 """The longest vector whose squared distances still fit into float32."""
 
 Kind = Literal["frontier", "maximum"]
-"""What a hyperplane query asks for: the rows nearest to the hyperplane, or farthest on its positive side."""
+"""Kind of a hyperplane query: the rows nearest to the hyperplane, or farthest on its positive side."""
 
 BLOCK_BYTES = 2**20
-"""Kernel values computed at a time: fastest when they stay in the cache."""
+"""Size of the kernel values computed at a time; fastest if they stay in the cache."""
 
 BALANCED = 1e-6
-"""How far the sum of coefficients may be off, relative to their size."""
+"""Tolerance of the sum of coefficients, relative to their size."""
 
 
 class PointQuery:
@@ -51,7 +51,7 @@ class PointQuery:
     Parameters
     ----------
     vectors : (q, d) array, one point per row
-        Must be finite, no row longer than 1e18.
+        Must be finite, with rows of length 1e18 or less.
 
     Examples
     --------
@@ -63,11 +63,13 @@ class PointQuery:
     """
 
     def __init__(self, vectors: Array):
-        with np.errstate(over="ignore"):  # too long for float32: rejected below with a clear message
+        with np.errstate(over="ignore"):  # rows too long for float32 are rejected below
             self.vectors: Vectors = to_numpy(check_rows(vectors, name="query"))  # (q, d)
         lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)  # (q,)
         if not np.all(lengths <= MAX_LENGTH):
-            raise InputError(f"query must have rows at most {MAX_LENGTH:g} long. Got {lengths.max():g}; scale it down.")
+            raise InputError(
+                f"query must have rows of length at most {MAX_LENGTH:g}. Got {lengths.max():g}; scale it down."
+            )
 
     @property
     def dim(self) -> int:
@@ -75,21 +77,21 @@ class PointQuery:
         return int(self.vectors.shape[1])
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (q, m): ‖x‖² + ‖q‖² − 2 x·q in float32, good to about 1e-6 of (‖x‖ + ‖q‖)², never below 0."""
+        """(m, d) to (q, m): ‖x‖² + ‖q‖² − 2 x·q in float32, with an error of about 1e-6 of (‖x‖ + ‖q‖)², at least 0."""
         scores = X @ (-2.0 * self.vectors.T)  # (m, q)
         scores += np.einsum("ij,ij->i", X, X)[:, None]
         scores += np.einsum("ij,ij->i", self.vectors, self.vectors)
         return np.maximum(scores, 0.0, out=scores).T
 
     def score_pairs(self, X: Vectors, which: NDArray[np.intp]) -> Vectors:
-        """Row i of X against query `which[i]`, (m,): differences in float64, so that equal vectors score exactly 0."""
+        """Score row i of X for query `which[i]`, (m,), from float64 differences: equal vectors score exactly 0."""
         differences = np.subtract(X, self.vectors[which], dtype=np.float64)  # (m, d)
         scores: Vectors = np.einsum("ij,ij->i", differences, differences).astype(np.float32)
         return scores
 
 
 class CodedQuery(PointQuery):
-    """The rows nearest to given points, with the query that finds a shortlist by codes. See `Coded`.
+    """The rows nearest to given points, with a query for the shortlist by codes. See `Coded`.
 
     Parameters
     ----------
@@ -104,11 +106,11 @@ class CodedQuery(PointQuery):
 
 
 class WeightedQuery:
-    """The weighted sum of the scores of several queries, as one query.
+    """A query whose score is the weighted sum of the scores of several queries.
 
     Parameters
     ----------
-    query : a query for q things at once.
+    query : a query with q rows of scores.
     weights : (q,), negative for negative examples.
 
     Examples
@@ -134,7 +136,7 @@ class WeightedQuery:
 
 
 class _KernelSum:
-    """Σ aᵢφ(xᵢ), a vector of a kernel's feature space: what `HyperplaneQuery` and `CentreQuery` have in common."""
+    """Σ aᵢφ(xᵢ), a vector of a kernel's feature space: the base of `HyperplaneQuery` and `CentreQuery`."""
 
     def __init__(self, X: Array, a: Array, kernel: str, gamma: float, rows: str):
         self._functions: Kernel = check_kernel(kernel, gamma)
@@ -157,7 +159,7 @@ class _KernelSum:
         return float(self.a @ self._functions.pairs(rows, rows, self.gamma) @ self.a)
 
     def _products(self, X: Vectors) -> Iterator[tuple[slice, Numbers, Numbers]]:
-        """Part by part of rows X (m, d): the part, its rows as float64 and Σ aᵢK(x, xᵢ) of each."""
+        """Iterate over parts of rows X (m, d): the part, its rows as float64 and Σ aᵢK(x, xᵢ) of each row."""
         mine = self.X.astype(np.float64)
         for part in chunks(len(X), row_bytes=8 * max(self.dim, len(mine)), max_bytes=BLOCK_BYTES):
             rows = X[part].astype(np.float64)
@@ -165,16 +167,16 @@ class _KernelSum:
 
 
 class HyperplaneQuery(_KernelSum):
-    """Rows by their distance to f(p) = Σ aᵢK(p, xᵢ) + b = 0: |f| / ‖w‖ (frontier) or −f / ‖w‖ (maximum).
+    """Scores rows by their distance to f(p) = Σ aᵢK(p, xᵢ) + b = 0: |f| / ‖w‖ (frontier) or −f / ‖w‖ (maximum).
 
-    Crucianu, Estevez, Oria, Tarel, "Speeding up active relevance feedback with approximate kNN retrieval for hyperplane
-    queries" (fsm-tree), Eq. 3 and 4.
+    Crucianu, Estevez, Oria, Tarel, "Hyperplane queries in a feature-space M-tree for speeding up active learning"
+    (fsm-tree), Eq. 3 and 4.
 
     Parameters
     ----------
     X : (m, d) support vectors.
-    a : (m,) their coefficients αᵢyᵢ. For the angular kernels their sum must be 0, as in an SVM with a bias: otherwise
-        ‖w‖ is not defined.
+    a : (m,) coefficients αᵢyᵢ. For the angular kernels, their sum must be 0, as in an SVM with a bias; otherwise ‖w‖ is
+        not defined.
     b : the bias.
     kernel, gamma : see `lookalike.kernels`.
     kind : "frontier", the most ambiguous rows first, or "maximum", the most positive first.
@@ -208,19 +210,19 @@ class HyperplaneQuery(_KernelSum):
         if not np.isfinite(b):
             raise InputError(f"b must be a finite number. Got {b}.")
         if self._functions.balanced and abs(self.a.sum()) > BALANCED * np.abs(self.a).sum():
-            raise InputError(f"For the {kernel} kernel the coefficients must add up to 0. Got {self.a.sum():g}.")
+            raise InputError(f"For the {kernel} kernel, the coefficients must add up to 0. Got {self.a.sum():g}.")
         self.b, self.kind = float(b), kind
         square = self._square()
         if not 0 < square < np.inf:
-            raise NoDirectionError(f"The hyperplane has no direction: its ‖w‖² is {square:g}, not above 0.")
+            raise NoDirectionError(f"The hyperplane has no direction: ‖w‖² must be above 0. Got {square:g}.")
         self.length = square**0.5
 
     def of_kind(self, kind: Kind) -> "HyperplaneQuery":
-        """A query of another kind for the same hyperplane."""
+        """Return a query of another kind for the same hyperplane."""
         return HyperplaneQuery(self.X, self.a, self.b, kernel=self.kernel, gamma=self.gamma, kind=kind)
 
     def distance(self, X: Vectors) -> Numbers:
-        """f / ‖w‖ of rows X (m, d), (m,): positive on the side of the positive examples. Eq. 3, fsm-tree."""
+        """f / ‖w‖ of rows X (m, d), (m,), positive on the side of positive examples. Eq. 3, fsm-tree."""
         f: Numbers = np.full(len(X), self.b)
         for part, _, products in self._products(X):
             f[part] += products
@@ -234,15 +236,15 @@ class HyperplaneQuery(_KernelSum):
 
 
 class CentreQuery(_KernelSum):
-    """Rows by their distance to c = Σ aᵢφ(xᵢ): √(K(p, p) − 2 Σ aᵢK(p, xᵢ) + ΣΣ aᵢaⱼK(xᵢ, xⱼ)).
+    """Scores rows by their distance to c = Σ aᵢφ(xᵢ): √(K(p, p) − 2 Σ aᵢK(p, xᵢ) + ΣΣ aᵢaⱼK(xᵢ, xⱼ)).
 
-    c may be a row, a mean of rows or the centre of an SVDD: Tax and Duin, "Support vector data description" (2004),
+    c can be a row, a mean of rows or the centre of an SVDD: Tax and Duin, "Support vector data description" (2004),
     Eq. 15; distances as in §3 of fsm-tree.
 
     Parameters
     ----------
     X : (m, d) rows; one row with a = [1] is that row itself.
-    a : (m,) their weights. The sum must be 1: only then is the distance defined for the angular kernels too.
+    a : (m,) weights. The sum must be 1, so that the distance is defined for the angular kernels, too.
     kernel, gamma : see `lookalike.kernels`.
 
     Attributes
@@ -270,7 +272,7 @@ class CentreQuery(_KernelSum):
         for part, rows, products in self._products(X):
             squares[part] += self._functions.diagonal(rows, self.gamma)
             squares[part] -= 2 * products
-        np.maximum(squares, 0.0, out=squares)  # rounding; and gaussian-l1, whose squares may really be below 0
+        np.maximum(squares, 0.0, out=squares)  # rounding, and gaussian-l1, whose squares can be below 0
         return np.sqrt(squares, out=squares)
 
     def score(self, X: Vectors) -> Vectors:

@@ -1,7 +1,7 @@
-"""Work on a range of numbers, shared among threads, for loops that numba compiled with `nogil`.
+"""A loop over a range, divided among threads, for functions that numba compiled with `nogil`.
 
 numba's own threads are not used: its OpenMP layer changes the number of OpenMP threads of the whole process, its
-workqueue aborts the process when two searches run at the same time, and TBB is one more dependency.
+workqueue aborts the process if two searches run at the same time, and TBB would be another dependency.
 """
 
 import os
@@ -13,11 +13,11 @@ PIECES = 4
 """Pieces per core, so that a thread that starts late has less left to do."""
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""CPU cores that this process may use."""
+"""CPU cores available to this process."""
 
 
 def share(work: Callable[[int, int], object], n: int, least: int = 1) -> None:
-    """Call `work(start, stop)` for pieces of at least `least` that cover 0 … n - 1, in this thread and others.
+    """Call `work(start, stop)` for pieces of at least `least` numbers that cover 0 … n - 1, in several threads.
 
     >>> done = []
     >>> share(lambda start, stop: done.append(stop - start), 10)
@@ -25,7 +25,7 @@ def share(work: Callable[[int, int], object], n: int, least: int = 1) -> None:
     10
     """
     piece = max(least, -(-n // (PIECES * CORES)))
-    starts = iter(range(0, n, piece))  # next() of a range iterator is atomic: each piece is taken once
+    starts = iter(range(0, n, piece))  # next() of a range iterator is atomic, so each piece is taken once
 
     def take_pieces() -> None:
         for start in starts:

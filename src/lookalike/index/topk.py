@@ -1,6 +1,6 @@
 """The k best hits of each query: smallest scores first, equal scores by smaller id.
 
-Every index orders its hits by these rules, so the answer does not depend on the order in which rows are scored.
+All indexes use these rules, so results do not depend on the order in which rows are scored.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ ExactScores: TypeAlias = Callable[[Which, Ids], Vectors]
 """`exact_scores(which, ids)`: the exact scores, (m,) float32, of pairs of a query and an id."""
 
 KEEPING = 10
-"""The cost of keeping a candidate, relative to that of partitioning one score."""
+"""Cost of keeping a candidate, relative to partitioning one score."""
 
-_WORST = np.finfo(np.float32).max  # below infinity: a score of inf or NaN is never an answer
+_WORST = np.finfo(np.float32).max  # below infinity, so that a score of inf or NaN is never a hit
 
 
 def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
@@ -36,8 +36,8 @@ def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
 class TopK:
     """The k smallest scores of each of q queries, from a stream of scores.
 
-    Scores may be approximate if `exact_scores` is given: a block's `slack` is the most by which the difference of two
-    approximate scores can be wrong. Rows that could still be answers are kept, and the exact scores decide.
+    Scores can be approximate if `exact_scores` is given: a block's `slack` is the largest error of the difference of
+    two approximate scores. Rows that can still be hits are kept and re-ranked by exact scores.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class TopK:
     def add(self, scores: Vectors, ids: Ids, slack: Vectors | float = 0.0) -> None:
         """Add a block: scores (q, m) in any memory order, the ids of its columns (m,), slack (q,)."""
         np.maximum(self._slack, slack, out=self._slack)
-        # The k-th smallest of the first h columns limits what is kept of the others to about mk / h.
+        # The k-th smallest score of the first h columns limits the candidates from the others to about mk / h.
         head = int((KEEPING * len(ids) * self._k) ** 0.5)
         if self._k <= head < len(ids) and self._kth.max(initial=0.0) == _WORST:
             first = np.partition(scores[:, :head], self._k - 1, axis=1)  # (q, h)
@@ -77,7 +77,7 @@ class TopK:
             self._shrink()
 
     def result(self) -> tuple[Ids, Vectors]:
-        """The answer so far: ids (q, k) and scores (q, k). Unused places have id -1 and score inf."""
+        """Return ids (q, k) and scores (q, k) of the best so far. Unused places have id -1 and score inf."""
         self._shrink()
         which, ids, scores = self._candidates()
         exact = self._exact(which, ids, scores)
@@ -88,7 +88,7 @@ class TopK:
         return best_ids, best_scores
 
     def _shrink(self) -> None:
-        """Drop candidates that can no longer be answers."""
+        """Drop candidates that can no longer be hits."""
         which, ids, scores = self._candidates()
         order = np.argsort(which.astype(np.min_scalar_type(self._q)), kind="stable")  # short integers sort fastest
         ends = np.cumsum(np.bincount(which, minlength=self._q))
@@ -102,7 +102,7 @@ class TopK:
             self._keep(which, ids, scores, best)
 
     def _limit(self) -> Vectors:
-        """The largest score that can still be an answer, (q,)."""
+        """Largest score that can still be a hit, (q,)."""
         limit: Vectors = np.minimum(_WORST, self._kth + self._slack)
         return limit
 
@@ -110,7 +110,7 @@ class TopK:
         return scores if self._exact_scores is None else self._exact_scores(which, ids)
 
     def _best(self, which: Which, ids: Ids, exact: Vectors) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The numbers of the k best candidates of each query, and each one's place in the answer."""
+        """The numbers of the k best candidates of each query, and each one's place in the result."""
         order = np.lexsort((ids, exact, which))
         order = order[exact[order] <= _WORST]
         place = np.arange(len(order)) - np.searchsorted(which[order], which[order])
