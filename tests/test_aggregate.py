@@ -17,7 +17,9 @@ patches = Patches(random.normal(size=(50, 4)).astype(np.float32), places)
 
 @pytest.mark.parametrize("text", ["", "1", "2x", "0x1", "17x1", "1x1;2x2", "1x1,", "-1x1", None, 3, "100x1"])
 def test_a_pyramid_that_cannot_be_read_is_refused(text):
-    with pytest.raises(InputError, match=r"pyramid must be levels of columns x rows, each 1 to 16.* Got"):
+    with pytest.raises(
+        InputError, match=r"pyramid must be a comma-separated list of columns x rows, each from 1 to 16.* Got"
+    ):
         parse_pyramid(text)
 
 
