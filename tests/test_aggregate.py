@@ -116,7 +116,7 @@ def test_a_stream_that_fits_is_kept_as_it_came():
 
 
 def test_a_reservoir_refuses_bad_input():
-    with pytest.raises(InputError, match=r"max_bytes must be at least 512, one row of 128 numbers. Got 511."):
+    with pytest.raises(InputError, match=r"max_bytes must be at least 512, the size of one row. Got 511."):
         Reservoir(128, 511)
     with pytest.raises(InputError, match="must have 2 columns"):
         Reservoir(2, 100).add(np.ones((1, 3)))

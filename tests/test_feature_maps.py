@@ -122,7 +122,7 @@ def test_channels_may_come_last_and_the_map_may_be_inside_the_network(save):
 
 def test_numbers_that_are_not_finite_are_reported(save):
     path = save("net (float[n, 3, 8, 8] image) => (float[n, 3, 8, 8] map) { map = Log (image) }")
-    with pytest.raises(InputError, match="Check its mean and scale"):
+    with pytest.raises(InputError, match="Check mean and scale"):
         describe(OnnxMaps(path, size=8, mean=255), PICTURES)
 
 

@@ -204,7 +204,7 @@ def test_it_wants_to_be_fitted_first():
 
 def test_too_few_patches_too_few_bytes_and_too_many_dimensions_are_refused():
     feature = make(k=50)
-    with pytest.raises(InputError, match=r"Fisher with k=50 and patch_dim=5 must have at least 50 .* Got 1."):
+    with pytest.raises(InputError, match=r"Fisher with k=50 and patch_dim=5 needs at least 50 .* Got 1."):
         feature.fit(prepare(feature, [np.zeros((1, 1, 3), np.uint8)]))
     with pytest.raises(InputError, match="needs memory for 50 patches, which is more than 1000 bytes"):
         feature.fit(prepare(feature), max_bytes=1_000)

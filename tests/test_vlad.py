@@ -115,7 +115,7 @@ def test_it_wants_to_be_fitted_first_and_on_enough_patches():
     with pytest.raises(InputError, match=r"Vlad is not fitted yet. Call fit with pictures first."):
         Vlad("grid()").extract(pictures[:1])
     feature = Vlad("grid()")
-    with pytest.raises(InputError, match=r"Vlad with k=64 and patch_dim=128 must have at least 64 .* Got 1."):
+    with pytest.raises(InputError, match=r"Vlad with k=64 and patch_dim=128 needs at least 64 .* Got 1."):
         feature.fit([feature.prepare(np.zeros((1, 1, 3), np.uint8))])
 
 
