@@ -263,7 +263,7 @@ def test_a_thread_does_not_open_another_file_that_was_put_in_place(file: Path) -
     thread = threading.Thread(target=read)
     thread.start()
     thread.join()
-    assert told == [f"The collection at {file.parent} was replaced since it was opened. Open it again."]
+    assert told == [f"The collection at {file.parent} was replaced while it was open. Open it again."]
     database.close()
     assert file.stat().st_size == 0
 
@@ -385,7 +385,7 @@ def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over
     db.close()
     result = _read_without_rights(copy / "words.sqlite")
     assert "StoreError" in result.stderr
-    assert "Open it once where it can" in result.stderr
+    assert "Open it once with write permission" in result.stderr
 
 
 @pytest.mark.parametrize(
