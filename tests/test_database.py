@@ -335,7 +335,7 @@ def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open
     db.close()
     result = _read_without_rights(file)  # its owner may come at any time and change it unnoticed
     assert "StoreError" in result.stderr
-    assert "Ask for the permission, have the owner open" in result.stderr
+    assert "Get write permission, ask the owner to open" in result.stderr
 
 
 def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:

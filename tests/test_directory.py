@@ -214,7 +214,7 @@ def test_a_second_writer_gets_the_pid_of_the_first_or_waits(store: Store, path: 
     other = run(HOLD, path)
     assert other.stdout is not None
     assert other.stdout.readline() == "ready\n"
-    with pytest.raises(LockedError, match=rf"\(pid {other.pid}\) is writing to {path}. Try again later, or use --wait"):
+    with pytest.raises(LockedError, match=rf"\(pid {other.pid}\) is writing to {path}. Try again later or use --wait"):
         store.writer().__enter__()
     assert len(store.items) == 0  # reading goes on
     later = threading.Timer(0.2, other.communicate)

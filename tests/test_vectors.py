@@ -212,7 +212,7 @@ def test_spaces_keep_their_chain_and_order(store: Store, vectors: VectorStore) -
 
 
 def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: VectorStore) -> None:
-    with pytest.raises(InputError, match="named 'deep' already"), store.transaction():
+    with pytest.raises(InputError, match="already a space named 'deep'"), store.transaction():
         vectors.create_space("deep", ["color()"])
     with pytest.raises(UnknownNameError, match="Did you mean 'deep'"), store.transaction():
         vectors.create_space("new", ["color()"], base="dep")

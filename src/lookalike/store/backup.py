@@ -94,8 +94,7 @@ class Backup:
                         f"{self.path} is a collection, not a backup. Give a directory that `lookalike backup` created."
                     ) from None
                 raise NoCollectionError(
-                    f"There is no backup at {self.path}: {MANIFEST} is missing."
-                    f" Create one with: lookalike backup {self.path}"
+                    f"No backup at {self.path}: there is no {MANIFEST}. Create one with: lookalike backup {self.path}"
                 ) from None
         self.entries = _parse(self.path / MANIFEST, data)
 
@@ -363,7 +362,7 @@ class _BackupRun:
         self._store_content(name, self._source / name, key)
         known = self._known.get(name)
         if known is not None and known.digest != self.entries[name].digest:
-            raise _damaged(f"{self._source / name} has changed since the last backup, although it never should.")
+            raise _damaged(f"{self._source / name} has changed since it was backed up, although it never should.")
 
     def _reuse_known(self, name: str, key: str) -> bool:
         """Reuse the content in the previous backup without reading the collection; returns False if there is none."""

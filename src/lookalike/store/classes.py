@@ -33,7 +33,7 @@ def check_label(label: str, what: str = "A label") -> bytes:
     """Return a label as bytes to bind with `TEXT`. Raises InputError, which calls it `what`, if it is not valid."""
     if not isinstance(label, str) or not label.strip() or len(label) > MAX_LABEL or "\0" in label:
         raise InputError(
-            f"{what} must have 1 to {MAX_LABEL} characters, not only blanks, and no NUL. Got {label!r:.80}."
+            f"{what} must be text of 1 to {MAX_LABEL} characters, not only blanks, without NUL. Got {label!r:.80}."
         )
     return check_text(label, what)
 
@@ -153,7 +153,7 @@ class ClassNames:
         after = check_label(into, "The name of a class")
         labels = [check_label(name) for name in dict.fromkeys(names)]
         if len(labels) < 2:
-            raise InputError(f"merge needs at least two classes. Got {', '.join(names) or 'none'}.")
+            raise InputError(f"Give at least two classes to merge. Got {', '.join(names) or 'none'}.")
         with self._db.transaction() as db:
             self.check(*names)
             if into not in names and _exists(db, into):

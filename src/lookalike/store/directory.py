@@ -357,7 +357,7 @@ def take_writer_lock(folder: Path, wait_s: float) -> int:
                 if time.monotonic() >= deadline:
                     holder = os.pread(file, 20, 0).decode(errors="replace") or "unknown"
                     raise LockedError(
-                        f"Another process (pid {holder}) is writing to {folder}. Try again later, or use --wait SECONDS."
+                        f"Another process (pid {holder}) is writing to {folder}. Try again later or use --wait SECONDS."
                     )
                 time.sleep(POLL_S)
         except BaseException:

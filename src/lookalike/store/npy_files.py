@@ -126,7 +126,7 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Lite
     start = stream.read(len(MAGIC) + 2)
     header = HEADER.fullmatch(stream.read(int.from_bytes(start[-2:], "little")))
     if not start.startswith(MAGIC) or header is None:
-        raise ValueError("it is not a .npy array of numbers or text")
+        raise ValueError("it contains no .npy array of numbers or text")
     descr, fortran, shape = (part.decode() for part in header.groups())
     numbers = tuple(int(number) for number in re.findall("[0-9]+", shape))
     return numbers, np.dtype(descr), "F" if fortran == "True" else "C"
@@ -137,7 +137,7 @@ def _map(file: Path, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         try:
             found, kind, order = read_header(stream)
             if (found, kind, order) != (shape, np.dtype(dtype), "C"):
-                raise ValueError(f"it should contain {dtype} of shape {shape}, but contains {kind} of shape {found}")
+                raise ValueError(f"it should contain {dtype} of shape {shape}, not {kind} of shape {found}")
             return np.memmap(stream, kind, "r", stream.tell(), shape).view(np.ndarray)
         except ValueError as error:  # also raised if the file is shorter than declared
             raise DamagedError(f"{file} is damaged: {error}.") from None

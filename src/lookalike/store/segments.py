@@ -166,7 +166,7 @@ def choose_blocks(blocks: Sequence[Block], everything: bool) -> list[Block]:
 
 
 class MergedRows:
-    """The live rows of several blocks by ascending id, read in portions; calls `on_rows` with the number of rows read."""
+    """The live rows of several blocks by ascending id, read in portions; calls `on_rows` with the number read."""
 
     def __init__(self, blocks: Sequence[Block], on_rows: Callable[[int], None]):
         self._parts = merge_rows(blocks)
