@@ -4,7 +4,7 @@
 
 With a C compiler, faults are injected into the calls of the process to the C library, including those of SQLite. With
 `--python`, or without a compiler, they are injected into Python's calls and SQLite's write statements. The exit code is
-1 if a point fails.
+1 if any point fails.
 """
 
 import argparse

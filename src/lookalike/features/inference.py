@@ -20,7 +20,7 @@ from lookalike.images.workers import count_cores
 from lookalike.types import Patches, Pixels
 
 BATCH = 16
-"""Pictures per batch. Larger batches are no faster on a CPU and need more memory."""
+"""Pictures per batch. Larger batches do not run faster on a CPU and need more memory."""
 
 T = TypeVar("T")
 

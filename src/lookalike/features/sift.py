@@ -168,7 +168,7 @@ def _grid(height: int, width: int) -> list[tuple[Points, list[Any]]]:
 def _keypoints(points: Points) -> list[Any]:
     """Return OpenCV keypoints for patches.
 
-    `size` is 2/3 of a cell, which is 1/6 of the patch. The angle is 0, because the default, -1, rotates by a degree.
+    `size` is two thirds of a cell, which is a sixth of the patch. The angle is 0, because the default, -1, rotates by a degree.
     Octave 0 makes OpenCV use the level without doubling its size.
     """
     return [

@@ -63,7 +63,7 @@ class ClassNames:
         self._db = database
 
     def counts(self) -> dict[str, int]:
-        """Return the number of items of each class, sorted by name; 0 for a class without pictures."""
+        """Return the number of items of each class, sorted by name, including classes without pictures."""
         query = (
             "SELECT label, count(*) FROM labels GROUP BY label UNION ALL"
             " SELECT name, 0 FROM classes WHERE NOT EXISTS (SELECT 1 FROM labels WHERE label = name) ORDER BY 1"
