@@ -97,7 +97,7 @@ def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
     code, out, _ = call("classes", "reject", other, format_id(two.item))
     assert out == f"1 prediction gone; {other} is never predicted for these again.\n"
     code, _, err = call("classes", "confirm", other, format_id(two.item))
-    assert (code, "not predicted" in err) == (2, True)
+    assert (code, "have no prediction" in err) == (2, True)
     assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")
 
 

@@ -428,7 +428,7 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
         (lambda made: made.classes.add("fish", [], author=5), "An author must be text. Got 5"),
         (lambda made: made.classes.add("fish", [], author="\ud800"), "An author must be text. Got"),
         (lambda made: made.classes.add_session(5), "No session with the id 5"),
-        (lambda made: made.classes.split("fish", "eels", []), "which pictures of 'fish' are to be 'eels'. Got none"),
+        (lambda made: made.classes.split("fish", "eels", []), "the pictures of 'fish' to move to 'eels'. Got none"),
         (lambda made: made.classes.use(space=5), "space must be the name of a space"),
         (lambda made: made.classes.use(on_add="no"), "on_add must be True or False. Got 'no'"),
         (lambda made: made.classes.use(prior=True), "prior must be a number of pictures above 0. Got True"),

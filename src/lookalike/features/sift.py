@@ -168,8 +168,8 @@ def _grid(height: int, width: int) -> list[tuple[Points, list[Any]]]:
 def _keypoints(points: Points) -> list[Any]:
     """Return OpenCV keypoints for patches.
 
-    `size` is two thirds of a cell, which is a sixth of the patch. The angle is 0, because the default, -1, rotates by a degree.
-    Octave 0 makes OpenCV use the level without doubling its size.
+    `size` is two thirds of a cell, which is a sixth of the patch. The angle is 0, because the default, -1, rotates by a
+    degree. Octave 0 makes OpenCV use the level without doubling its size.
     """
     return [
         cv2.KeyPoint(x=x, y=y, size=width / 6, angle=0.0, octave=0)
