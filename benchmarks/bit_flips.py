@@ -1,9 +1,9 @@
-"""Flip single bits of the databases of a small collection, and count the flips that `verify` does not find.
+"""Flip single bits in the databases of a small collection and count the flips that `verify` does not detect.
 
     python benchmarks/bit_flips.py --every 37
 
-Every 37th bit takes some ten minutes. A flip is missed if it changes a value of a table with row digests and neither
-opening nor verifying the file reports damage. The exit code is 1 if any flip is missed.
+Flipping every 37th bit takes about ten minutes. A flip is missed if it changes a value of a table with row digests and
+neither opening nor verifying the file reports damage. The exit code is 1 if any flip is missed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from lookalike.store.sessions import ExternalExample
 
 
 def make(folder: Path) -> None:
-    """Make a collection with rows in every table that has digests."""
+    """Create a collection with rows in every table that has digests."""
     store = Store(folder, create=True)
     with store.writer(), store.transaction():
         store.vectors.create_space("color()", ["color()"])
@@ -33,21 +33,21 @@ def make(folder: Path) -> None:
         store.items.add([Item(i, [], 1_000 + i, 640, 480, "jpeg", 1.5e9 + i, None, content[i]) for i in range(150)])
         store.items.link([(f"/photos/{i:03}.jpg", 1_000 + i, i, i) for i in range(150)])
         store.items.skip([(f"/photos/broken-{i}.jpg", 5, i, "truncated") for i in range(20)])
-    said = store.judgements
-    said.add_labels([(i, f"label {i % 7}") for i in range(150)], author="anna", source="csv")
-    said.classes.set_parents([("label 1", "thing"), ("label 2", "thing")])
-    said.classes.update_settings(reject=0.1)
-    said.predictions.add([(i, "label 1", 0.5) for i in range(200, 230)], space="color()", model="mean 1")
-    said.predictions.reject("label 1", range(200, 220), author="ben")
-    said.not_duplicates.add(range(12), author="anna")
+    judgements = store.judgements
+    judgements.add_labels([(i, f"label {i % 7}") for i in range(150)], author="anna", source="csv")
+    judgements.classes.set_parents([("label 1", "thing"), ("label 2", "thing")])
+    judgements.classes.update_settings(reject=0.1)
+    judgements.predictions.add([(i, "label 1", 0.5) for i in range(200, 230)], space="color()", model="mean 1")
+    judgements.predictions.reject("label 1", range(200, 220), author="ben")
+    judgements.not_duplicates.add(range(12), author="anna")
     outsider = ExternalExample(True, np.arange(8, dtype=np.float32), "color()", 9, "/x.jpg")
-    session = said.sessions.start(
+    session = judgements.sessions.start(
         "color()", author="ben", name="sea", marks={3: "relevant"}, external_examples=[outsider]
     )
     for first in range(0, 100, 10):
-        said.sessions.show(session, range(first, first + 10), author="ben")
-        said.sessions.mark(session, dict.fromkeys(range(first, first + 5), "irrelevant"), author="ben")
-    said.sessions.undo(session, author="ben")
+        judgements.sessions.show(session, range(first, first + 10), author="ben")
+        judgements.sessions.mark(session, dict.fromkeys(range(first, first + 5), "irrelevant"), author="ben")
+    judgements.sessions.undo(session, author="ben")
     store.close()
     with closing(JobLedger(folder, bool)) as ledger:
         for number in range(150):
@@ -56,7 +56,7 @@ def make(folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=1_009, help="flip every so many bits (default: 1009)")
+    parser.add_argument("--every", type=int, default=1_009, metavar="N", help="Flip every Nth bit (default: 1009).")
     every = parser.parse_args().every
     missed = 0
     with tempfile.TemporaryDirectory() as folder:

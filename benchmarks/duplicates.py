@@ -1,13 +1,13 @@
-"""Whether copies of photos are found, and look-alikes are not: precision and recall of "the same photo".
+"""Precision and recall of "the same photo": copies of photos must be found, similar photos must not.
 
     python benchmarks/duplicates.py --data DIR [--set ukbench2000|corel1k|corel5k] [--part first|second|all]
                                     [--originals 200] [--k 4] [--json]
 
-Copies: some pictures altered in each of the ways below. Look-alikes: every picture with its k nearest neighbours in the
-space `thing`, fitted on them. near: share of copies that are candidates, that is, whose distance to their original is
-at most SAME_RADIUS of the median distance of strangers; same: share of all copies that are found and confirmed.
-Precision is that over one copy a picture: found copies / (found copies + look-alikes that were confirmed), for the mean
-of the ways.
+Copies are some pictures, altered in each of the ways below. Look-alikes are every picture with its k nearest neighbours
+in the space `thing`, fitted on these pictures. `near` is the fraction of copies that are candidates: their distance to
+the original is at most SAME_RADIUS times the median distance between pictures. `same` is the fraction of all copies
+that are found and confirmed. Precision assumes one copy per picture: found copies / (found copies + confirmed
+look-alikes), for the mean over the alterations.
 """
 
 import argparse
@@ -35,14 +35,14 @@ SETS = {
 
 
 def main() -> None:
-    """Print a line a way of altering, and one for look-alikes."""
+    """Print one line per alteration, and one for look-alikes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--set", choices=SETS, default="ukbench2000")
     parser.add_argument("--part", choices=["first", "second", "all"], default="all")
     parser.add_argument("--originals", type=int, default=200)
     parser.add_argument("--k", type=int, default=4)
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object per line.")
     options = parser.parse_args()
     cv2.setNumThreads(1)
     feature = create("feature", "efficientnet()")
@@ -50,10 +50,10 @@ def main() -> None:
     half = len(pictures) // 2
     pictures = {"first": pictures[:half], "second": pictures[half:], "all": pictures}[options.part]
     X = np.concatenate([feature.extract(pictures[i : i + 32]) for i in range(0, len(pictures), 32)])
-    thing = create("transform", "pca(dim=256, whiten=1.0)").fit(X)  # as the space of a collection of these
+    thing = create("transform", "pca(dim=256, whiten=1.0)").fit(X)  # the space of a collection of these pictures
     X = unit_rows(thing.transform(X))
     small = [shrink(picture) for picture in pictures]
-    distances = 2 - 2 * X @ X.T  # (n, n), squared, of unit rows
+    distances = 2 - 2 * X @ X.T  # (n, n), squared distances of unit rows
     near = SAME_RADIUS * np.median(distances[np.triu_indices(len(X), 1)])
     chosen = np.random.default_rng(0).choice(len(pictures), min(options.originals, len(pictures)), replace=False)
     shares = []
@@ -65,7 +65,7 @@ def main() -> None:
         apart = np.array([difference(small[i], shrink(copy)) for i, copy in zip(chosen, copies, strict=True)])
         shares.append(float((candidate & (apart <= SAME)).mean()))
         row = {"way": name, "near": float(candidate.mean()), "same": shares[-1], "median": float(np.median(apart))}
-        say(row | {"p95": float(np.quantile(apart, 0.95))}, options.json)
+        print_row(row | {"p95": float(np.quantile(apart, 0.95))}, options.json)
     np.fill_diagonal(distances, np.inf)
     nearest = np.argsort(distances, axis=1)[:, : options.k]
     pairs = sorted({(min(i, j), max(i, j)) for i, row in enumerate(nearest.tolist()) for j in row})
@@ -74,13 +74,13 @@ def main() -> None:
     wrong = int((close & (apart <= SAME)).sum())
     found = float(np.mean(shares)) * len(pictures)
     row = {"look-alikes": len(pairs), "near": float(close.mean()), "confirmed": wrong, "least": float(apart.min())}
-    say(row | {"recall": float(np.mean(shares)), "precision": found / (found + wrong)}, options.json)
+    print_row(row | {"recall": float(np.mean(shares)), "precision": found / (found + wrong)}, options.json)
     worst = np.argsort(apart)[:5].tolist()
-    say({"most alike": str([(*pairs[i], round(float(apart[i]), 3)) for i in worst])}, options.json)
+    print_row({"most alike": str([(*pairs[i], round(float(apart[i]), 3)) for i in worst])}, options.json)
 
 
 def read(path: Path) -> Iterator[tuple[str, Pixels]]:
-    """Names and pixels of the pictures in a tar file."""
+    """Yield the names and pixels of the pictures in a tar file."""
     with tarfile.open(path) as archive:
         for member in archive:
             file = archive.extractfile(member)
@@ -89,25 +89,25 @@ def read(path: Path) -> Iterator[tuple[str, Pixels]]:
 
 
 def save(picture: Pixels, quality: int) -> Pixels:
-    """As after another save as JPEG."""
+    """Return a picture after saving it again as JPEG."""
     stream = io.BytesIO()
     Image.fromarray(picture).save(stream, "JPEG", quality=quality)
     return np.asarray(Image.open(stream).convert("RGB"))
 
 
 def size(picture: Pixels, across: float, down: float) -> Pixels:
-    """Resized by these factors."""
+    """Resize a picture by these factors."""
     how = cv2.INTER_AREA if across < 1 else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(picture, None, fx=across, fy=down, interpolation=how))
 
 
 def light(picture: Pixels, gain: float) -> Pixels:
-    """Brighter or dimmer."""
+    """Make a picture brighter or darker."""
     return np.clip(picture * gain, 0, 255).astype(np.uint8)
 
 
 def note(picture: Pixels) -> Pixels:
-    """With a date in its corner."""
+    """Write a date in the corner of a picture."""
     written = picture.copy()
     height, width = picture.shape[:2]
     place = int(width * 0.55), int(height * 0.95)
@@ -135,8 +135,8 @@ WAYS: dict[str, Callable[[Pixels], Pixels]] = {
 }
 
 
-def say(row: dict[str, object], as_json: bool) -> None:
-    """One line."""
+def print_row(row: dict[str, object], as_json: bool) -> None:
+    """Print one line."""
     words = (f"{key} {value:.3f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
     print(json.dumps(row) if as_json else "  ".join(words), flush=True)
 

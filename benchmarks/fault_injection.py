@@ -1,9 +1,10 @@
-"""Faults at every call by which a collection's files change: the number of points by verb and fault, and what failed.
+"""Inject faults at every call that changes a collection's files; print the number of points and the failures.
 
     python benchmarks/fault_injection.py [VERB …] [--python]
 
-Where there is a C compiler, the calls are those of the process to the C library, SQLite's among them; `--python`, or
-without a compiler: those of Python, and the statements by which SQLite writes. Exits with 1 where a point fails.
+With a C compiler, faults are injected into the calls of the process to the C library, including those of SQLite. With
+`--python`, or without a compiler, they are injected into Python's calls and SQLite's write statements. The exit code is
+1 if any point fails.
 """
 
 import argparse
@@ -28,7 +29,7 @@ AFTER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p
 
 
 class CallsToC(Calls):
-    """The calls of this process to the C library, as `watched_calls.c` shows them."""
+    """The calls of this process to the C library, reported by `watched_calls.c`."""
 
     trusts_sqlite = False
 
@@ -59,7 +60,7 @@ class CallsToC(Calls):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("verbs", nargs="*", metavar="VERB", help=f"One or more of: {', '.join(VERBS)}. Default: all.")
-    parser.add_argument("--python", action="store_true", help="Follow the calls of Python, even with a C compiler.")
+    parser.add_argument("--python", action="store_true", help="Use Python's calls, even if there is a C compiler.")
     asked = parser.parse_args()
     compiler = shutil.which("cc")
     if not asked.python and compiler and "WATCHED_CALLS" not in os.environ:

@@ -1,10 +1,9 @@
-"""Images a second of each feature, through `add`, as a share of what it cannot do without, in one run.
+"""Images per second of `add` with each feature, as a fraction of the speed of the unavoidable work (the floor).
 
     python benchmarks/feature_speed.py --data ../shared/data [--features fisher,deep] [--rounds 3] [--json]
 
-The floor of the local features is reading and OpenCV's SIFT alone, on all cores; of the networks, reading alone and
-then inference alone, each on all cores; of the others, reading and preparing. Vocabularies are learned before the
-clock starts.
+The floor is, on all cores: for local features, reading and OpenCV's SIFT; for networks, reading followed by inference;
+for other features, reading and preparing. Vocabularies are fitted before the measurement starts.
 """
 
 import argparse
@@ -41,7 +40,7 @@ FEATURES = {
 
 
 def reading(folder, then, side, workers):
-    """Pictures a second through the reading processes."""
+    """Return the pictures per second of the reading processes."""
     start = time.perf_counter()
     with ReadPool(then, side=side, workers=workers) as pool:
         count = sum(isinstance(r, Read) for r in pool.map(walk([folder], on_skip=print)))
@@ -49,7 +48,7 @@ def reading(folder, then, side, workers):
 
 
 def inference(folder, workers):
-    """Pictures a second through the default network alone."""
+    """Return the pictures per second of the default network, without reading."""
     feature = create("feature", "efficientnet()")
     with ReadPool(Prepare([feature]), side=feature.side, workers=workers) as pool:
         parts = [r.parts[0] for r in pool.map(walk([folder], on_skip=print)) if isinstance(r, Read)][:800]
@@ -72,7 +71,7 @@ def floor(kind, spec, folder, workers):
 
 
 def adding(folder, first, spec, where, workers):
-    """Pictures a second of an add, after a first one that learned what is to learn."""
+    """Return the pictures per second of an add, after a first add that fitted the vocabulary."""
     with Collection(where, create=True) as collection:
         collection.add(first, recipes=[f"it = {spec}"], workers=workers)
         start = time.perf_counter()

@@ -1,8 +1,9 @@
-"""Indexing against its bounds: images a second of `add`, of reading alone and of describing alone, in one run.
+"""Indexing speed and its bounds: images per second of `add`, of only reading and of only extracting features.
 
     python benchmarks/indexing_speed.py --data ../shared/data [--rounds 3] [--json]
 
-Also: re-adding the unchanged folder as a share of the first run, through the command line, start-up included.
+Also measures adding the unchanged folder again with the command line, including its start-up, as a fraction of the time
+of the first run.
 """
 
 import argparse

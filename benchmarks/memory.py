@@ -1,9 +1,9 @@
-"""Memory: the peak while many small pictures are added, and while a large collection is searched.
+"""Peak memory while many small pictures are added and while a large collection is searched.
 
     python benchmarks/memory.py [--pictures 100000] [--rows 1000000] [--recipe deep]
 
-Peaks are resident set sizes in MB of this process and its reading processes together, sampled every 50 ms. For the
-search, memory-mapped pages count as shared; what is private shows whether the vectors were copied.
+Peaks are the total resident set sizes of this process and its reading processes in MB, sampled every 50 ms. For the
+search, memory-mapped pages count as shared, so private memory shows whether the vectors were copied.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from lookalike.store.items import Item
 
 
 class Peak:
-    """The highest memory of this process and its children while the block runs."""
+    """The peak memory of this process and its children while the block runs."""
 
     def __enter__(self) -> "Peak":
         self.resident = self.private = 0.0
@@ -67,7 +67,7 @@ def adding(where: Path, n: int, recipe: str) -> None:
 
 
 def searching(where: Path, n: int, dim: int = 256) -> None:
-    """A collection of n random unit vectors, put into the store as an add would."""
+    """Measure searches in a collection of n synthetic unit vectors, which are written directly to the store."""
     random = np.random.default_rng(0)
     Collection(where / "large", create=True).close()
     with Collection(where / "large") as collection:

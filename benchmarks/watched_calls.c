@@ -1,7 +1,7 @@
-/* LD_PRELOAD library: calls that change files are shown to a function of the process before and after they are made.
+/* LD_PRELOAD library that reports calls which change files to functions of the process, before and after each call.
 
-   before(verb, path) returns 0, or the errno by which the call fails instead; after(verb, path, target) follows those
-   that succeeded. Used by fault_injection.py, to reach the calls of SQLite. */
+   before(verb, path) returns 0, or the errno with which the call fails instead. after(verb, path, target) is called
+   after each successful call. fault_injection.py uses this library to intercept the calls of SQLite. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 static int (*before)(const char *, const char *);
 static void (*after)(const char *, const char *, const char *);
-static __thread int busy; /* what the functions themselves call is not shown */
+static __thread int busy; /* calls made by the two functions themselves are not reported */
 
 void watch_calls(int (*first)(const char *, const char *), void (*then)(const char *, const char *, const char *)) {
     before = first;

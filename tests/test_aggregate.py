@@ -17,7 +17,9 @@ patches = Patches(random.normal(size=(50, 4)).astype(np.float32), places)
 
 @pytest.mark.parametrize("text", ["", "1", "2x", "0x1", "17x1", "1x1;2x2", "1x1,", "-1x1", None, 3, "100x1"])
 def test_a_pyramid_that_cannot_be_read_is_refused(text):
-    with pytest.raises(InputError, match=r"pyramid must be levels of columns x rows, each 1 to 16.* Got"):
+    with pytest.raises(
+        InputError, match=r"pyramid must be a comma-separated list of columns x rows, each from 1 to 16.* Got"
+    ):
         parse_pyramid(text)
 
 
@@ -114,7 +116,7 @@ def test_a_stream_that_fits_is_kept_as_it_came():
 
 
 def test_a_reservoir_refuses_bad_input():
-    with pytest.raises(InputError, match=r"max_bytes must be at least 512, one row of 128 numbers. Got 511."):
+    with pytest.raises(InputError, match=r"max_bytes must be at least 512, the size of one row. Got 511."):
         Reservoir(128, 511)
     with pytest.raises(InputError, match="must have 2 columns"):
         Reservoir(2, 100).add(np.ones((1, 3)))

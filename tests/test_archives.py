@@ -176,20 +176,23 @@ def xz_dictionary(path):
 
 
 HOSTILE = {
-    "long-name.tar": (claim(tarfile.GNUTYPE_LONGNAME), "a header of more than 1048576 bytes"),
-    "long-link.tar": (claim(tarfile.GNUTYPE_LONGLINK), "a header of more than 1048576 bytes"),
-    "pax.tar": (claim(tarfile.XHDTYPE), "a header of more than 1048576 bytes"),
-    "global-pax.tar": (claim(tarfile.XGLTYPE), "a header of more than 1048576 bytes"),
-    "solaris-pax.tar": (claim(tarfile.SOLARIS_XHDTYPE), "a header of more than 1048576 bytes"),
-    "sparse.tar": (endless_sparse_map, "a header of more than 1048576 bytes"),
-    "sparse-pax.tar": (sparse_map_in_pax, "a header of more than 1048576 bytes"),
-    "sparse-data.tar": (sparse_map_in_data, "a header of more than 1048576 bytes"),
+    "long-name.tar": (claim(tarfile.GNUTYPE_LONGNAME), "it has a header of more than 1048576 bytes"),
+    "long-link.tar": (claim(tarfile.GNUTYPE_LONGLINK), "it has a header of more than 1048576 bytes"),
+    "pax.tar": (claim(tarfile.XHDTYPE), "it has a header of more than 1048576 bytes"),
+    "global-pax.tar": (claim(tarfile.XGLTYPE), "it has a header of more than 1048576 bytes"),
+    "solaris-pax.tar": (claim(tarfile.SOLARIS_XHDTYPE), "it has a header of more than 1048576 bytes"),
+    "sparse.tar": (endless_sparse_map, "it has a header of more than 1048576 bytes"),
+    "sparse-pax.tar": (sparse_map_in_pax, "it has a header of more than 1048576 bytes"),
+    "sparse-data.tar": (sparse_map_in_data, "it has a header of more than 1048576 bytes"),
     "global-headers.tar": (many_global_headers, None),
-    "chained-names.tar": (chained_long_names, "a header of more than 1048576 bytes"),
-    "beyond-the-end.tar": (size_beyond_the_end, "truncated: the archive ends before the picture does"),
-    "directory.zip": (zip_directory, "its directory takes more than 44739242 bytes. Split the archive"),
-    "lies.zip": (zip_size_that_lies, "compressed by method 12 of zip; only 0 and 8 (deflate) are read"),
-    "dictionary.tar.xz": (xz_dictionary, "damaged archive: Memory usage limit exceeded"),
+    "chained-names.tar": (chained_long_names, "it has a header of more than 1048576 bytes"),
+    "beyond-the-end.tar": (size_beyond_the_end, "it is truncated, because its archive is"),
+    "directory.zip": (zip_directory, "its directory is larger than 44739242 bytes; split the archive"),
+    "lies.zip": (
+        zip_size_that_lies,
+        "it uses zip compression method 12; only 0 (stored) and 8 (deflate) are supported",
+    ),
+    "dictionary.tar.xz": (xz_dictionary, "it is a damaged archive (Memory usage limit exceeded)"),
 }
 
 
@@ -232,7 +235,7 @@ def test_the_list_of_members_takes_no_more_memory_than_the_limits_allow(tmp_path
     found = measure((tar, limits), (zipped, limits))
     assert 10_000 < found["a.tar"]["listed"] < 20_000
     (reason,) = [reason for reason in found["a.tar"]["reasons"] if "list of its members" in reason]
-    assert f"only the first {found['a.tar']['listed']} were listed. Split the archive" in reason
+    assert f"only the first {found['a.tar']['listed']} were listed; split the archive" in reason
     assert found["a.zip"]["listed"] == 6_000
     for archive in found.values():
         assert archive["resident"] < 12 * MIB  # with what Python itself takes meanwhile
@@ -242,7 +245,7 @@ def test_a_zip_with_too_many_members_is_rejected_before_its_directory_is_read(tm
     path = write_many_zip(tmp_path / "a.zip", 6_000)
     skipped = {}
     assert list(walk([path], on_skip=skipped.__setitem__, limits=Limits(max_listing_bytes=4 * MIB))) == []
-    assert skipped == {str(path): "its directory takes more than 174762 bytes. Split the archive"}
+    assert skipped == {str(path): "its directory is larger than 174762 bytes; split the archive"}
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
@@ -256,9 +259,9 @@ def test_members_of_negative_size_and_members_that_overlap_end_the_listing(tmp_p
         listed = [entry.path for entry in walk([path], on_skip=skipped.__setitem__)]
         assert listed[0] == f"{path}::1.jpg"
         if name != "overlapping":
-            assert (len(listed), skipped) == (1, {str(path): "damaged archive: a negative size"})
+            assert (len(listed), skipped) == (1, {str(path): "it is a damaged archive (a member has a negative size)"})
         elif compress is not bytes:
-            assert skipped == {str(path): "damaged archive: members that overlap"}
+            assert skipped == {str(path): "it is a damaged archive (members overlap)"}
 
 
 def test_an_xz_file_of_several_streams_with_padding_is_read_to_its_end(tmp_path):
@@ -273,7 +276,7 @@ def test_a_zip_member_whose_decoder_has_no_limit_is_rejected(tmp_path, method):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
         archive.writestr("a.jpg", b"x" * 1000)
     (entry,) = walk([tmp_path / "a.zip"], on_skip=pytest.fail)
-    with pytest.raises(ImageError, match=f"compressed by method {method} of zip"):
+    with pytest.raises(ImageError, match=f"it uses zip compression method {method};"):
         entry.read()
 
 

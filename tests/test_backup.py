@@ -224,7 +224,7 @@ def test_a_manifest_cannot_name_files_outside_of_the_collection(photos, target, 
         forged = described | {"files": described["files"] | {name: described["files"]["judgements.sqlite"]}}
         forged["digest"] = blake2b(json.dumps(forged, sort_keys=True).encode(), digest_size=32).hexdigest()
         (target / "backup.json").write_text(json.dumps(forged))
-        with pytest.raises(DamagedError, match=f"names '{name}'"):
+        with pytest.raises(DamagedError, match=f"lists '{name}'"):
             Collection.restore(target, tmp_path / "new")
 
 

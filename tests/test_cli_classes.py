@@ -98,7 +98,7 @@ def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
     code, out, _ = call("classes", "reject", other, format_id(two.item))
     assert out == f"Removed 1 prediction; {other} is never predicted for these again.\n"
     code, _, err = call("classes", "confirm", other, format_id(two.item))
-    assert (code, "not predicted" in err) == (2, True)
+    assert (code, "have no prediction" in err) == (2, True)
     assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")
 
 
@@ -151,7 +151,7 @@ def test_names_that_look_alike_are_one_class_and_none_of_these_is_none(call, own
     assert [one["name"] for one in json.loads(call("classes", "list", "--json")[1])] == ["Old", "caf\u00e9", "old"]
     for words in (["add", "None of these"], ["rename", "old", "none of these "]):
         code, _, err = call("classes", *words)
-        assert (code, "No class can be named" in err) == (2, True)
+        assert (code, "A class cannot be named" in err) == (2, True)
 
 
 def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys, monkeypatch):

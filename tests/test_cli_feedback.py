@@ -157,7 +157,7 @@ def test_finishing_gives_labels(call, own, fish):
     assert code == 0
     assert len(re.findall(r"\.jpg$", out, re.MULTILINE)) == 3
     code, _, err = call("feedback", "--resume", session.id, "--finish", "--name", "other")
-    assert (code, "was finished as 'Größe 魚'" in err) == (2, True)
+    assert (code, "was already finished as 'Größe 魚'" in err) == (2, True)
     _, out, _ = call("feedback", "--label", "Größe 魚", "--rounds", 1, "--finish", "--name", "more", answers="s\n" * 9)
     assert "Added the label “more” to 2 pictures." in out
     code, _, err = call("feedback", fish, answers="f\n")

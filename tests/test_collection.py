@@ -197,7 +197,7 @@ def test_the_first_of_two_members_of_the_same_name_counts_every_time(collection,
         stream.add(folder / "face" / "face-000.jpg", "x.jpg")
     for _ in range(2):
         report = collection.add(archive, recipes=COLOR, workers=1)
-        assert list(report.skipped.values()) == ["a second member of the same name"]
+        assert list(report.skipped.values()) == ["its archive has an earlier member of the same name"]
         assert [item.paths for item in collection.items()] == [[f"{archive}::x.jpg"]]
         assert collection.search(folder / "fish" / "fish-000.jpg", k=1)[0].score == 0
 
@@ -302,7 +302,7 @@ def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(seen, pictures, tmp_
     assert seen.search(f"{tmp_path / 'outside.tar'}::inner.jpg", k=1)[0].id == item
     text = tmp_path / "text.jpg"
     text.write_text("not a picture")
-    with pytest.raises(ImageError, match=f"Cannot read {text}: not a picture"):
+    with pytest.raises(ImageError, match=f"Cannot read {text}: it is text, not an image"):
         seen.search(text)
 
 

@@ -67,5 +67,5 @@ def test_a_batch_gives_the_same_bytes_as_one_picture_at_a_time():
 
 
 def test_what_is_no_picture_is_refused():
-    with pytest.raises(InputError, match="A picture must be an array"):
+    with pytest.raises(InputError, match="A picture must be a uint8 array"):
         extract(np.zeros((30, 30, 3), np.float32))

@@ -263,7 +263,7 @@ def test_a_thread_does_not_open_another_file_that_was_put_in_place(file: Path) -
     thread = threading.Thread(target=read)
     thread.start()
     thread.join()
-    assert told == [f"The collection at {file.parent} was replaced since it was opened. Open it again."]
+    assert told == [f"The collection at {file.parent} was replaced while it was open. Open it again."]
     database.close()
     assert file.stat().st_size == 0
 
@@ -335,7 +335,7 @@ def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open
     db.close()
     result = _read_without_rights(file)  # its owner may come at any time and change it unnoticed
     assert "StoreError" in result.stderr
-    assert "Ask for the permission, have the owner open" in result.stderr
+    assert "Get write permission, ask the owner to open" in result.stderr
 
 
 def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
@@ -385,7 +385,7 @@ def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over
     db.close()
     result = _read_without_rights(copy / "words.sqlite")
     assert "StoreError" in result.stderr
-    assert "Open it once where it can" in result.stderr
+    assert "Open it once with write permission" in result.stderr
 
 
 @pytest.mark.parametrize(

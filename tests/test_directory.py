@@ -83,7 +83,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def test_no_collection_says_how_to_make_one(path: Path) -> None:
-    with pytest.raises(NoCollectionError, match=f"No collection at {path}. Make one with: lookalike -c {path} add"):
+    with pytest.raises(NoCollectionError, match=f"No collection at {path}. Create one with: lookalike -c {path} add"):
         Store(path)
     assert not path.exists()
 
@@ -104,7 +104,7 @@ def test_a_lost_catalogue_is_not_passed_over_while_there_are_vectors(store: Stor
     store.close()
     (path / "catalogue.sqlite").unlink()
     for create in (False, True):
-        with pytest.raises(DamagedError, match=r"catalogue.sqlite is missing, but there are vectors.*lookalike repair"):
+        with pytest.raises(DamagedError, match=r"catalogue.sqlite is missing, but vectors exist.*lookalike repair"):
             Store(path, create=create)
 
 
@@ -214,7 +214,7 @@ def test_a_second_writer_gets_the_pid_of_the_first_or_waits(store: Store, path: 
     other = run(HOLD, path)
     assert other.stdout is not None
     assert other.stdout.readline() == "ready\n"
-    with pytest.raises(LockedError, match=rf"\(pid {other.pid}\) is writing to {path}. Wait for it, or pass --wait"):
+    with pytest.raises(LockedError, match=rf"\(pid {other.pid}\) is writing to {path}. Try again later or use --wait"):
         store.writer().__enter__()
     assert len(store.items) == 0  # reading goes on
     later = threading.Timer(0.2, other.communicate)
@@ -347,7 +347,7 @@ def test_a_collection_put_in_the_place_of_an_open_one_is_left_alone(store: Store
             other.vectors.create_space("deep", ["color()"])
         add(other, [2])
         add(other, [3])
-    message = f"The collection at {path} was replaced since it was opened. Open it again."
+    message = f"The collection at {path} was replaced while it was open. Open it again."
     with pytest.raises(StoreError, match=message), store.writer():
         pass
     check_whole(other, {2, 3})

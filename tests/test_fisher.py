@@ -196,19 +196,21 @@ def test_a_small_budget_learns_from_a_sample_of_the_patches(monkeypatch):
 
 
 def test_it_wants_to_be_fitted_first():
-    with pytest.raises(InputError, match=r"Fisher has no vocabulary yet. Fit it on pictures first."):
+    with pytest.raises(InputError, match=r"Fisher is not fitted yet. Call fit with pictures first."):
         make().extract(pictures[:1])
-    with pytest.raises(InputError, match=r"Fisher has no vocabulary yet"):
+    with pytest.raises(InputError, match=r"Fisher is not fitted yet"):
         make().regions(pictures[0], [(0, 0, 1, 1)])
 
 
 def test_too_few_patches_too_few_bytes_and_too_many_dimensions_are_refused():
     feature = make(k=50)
-    with pytest.raises(InputError, match=r"Fisher with k=50 and patch_dim=5 must have at least 50 .* Got 1."):
+    with pytest.raises(InputError, match=r"Fisher with k=50 and patch_dim=5 needs at least 50 .* Got 1."):
         feature.fit(prepare(feature, [np.zeros((1, 1, 3), np.uint8)]))
-    with pytest.raises(InputError, match="must hold 50 patches, which takes more than 1000 bytes"):
+    with pytest.raises(InputError, match="needs memory for 50 patches, which is more than 1000 bytes"):
         feature.fit(prepare(feature), max_bytes=1_000)
-    with pytest.raises(InputError, match=r"patch_dim must be at most 9, the shortest patch of .* Got 10."):
+    with pytest.raises(
+        InputError, match=r"patch_dim must be at most 9, the dimensions of the shortest patch of .* Got 10."
+    ):
         make(patch_dim=10).fit([])
 
 

@@ -102,7 +102,7 @@ def test_the_golden_ledger_of_format_1_can_be_read(tmp_path: Path) -> None:
 def test_one_service_at_a_time_uses_the_ledger(tmp_path: Path) -> None:
     with (
         open_ledger(tmp_path),
-        pytest.raises(LockedError, match=f"^Another service runs the jobs of {tmp_path}. Use that one, "),
+        pytest.raises(LockedError, match=f"^Another service is running the jobs of {tmp_path}. Use that one, "),
     ):
         JobLedger(tmp_path, bool)
     assert read(tmp_path) == {}
@@ -179,7 +179,7 @@ def test_damaged_files_of_an_older_version_are_logged_and_do_not_stop_the_servic
         assert [job.id for job in service.all()] == [20, 12, 8, 7, 3]
     names = {*damaged, "26.json"} - {"20.json"}
     assert {record.getMessage() for record in caplog.records} >= {
-        f"jobs/{name} was damaged: its job is lost." for name in names
+        f"jobs/{name} was damaged; its job is lost." for name in names
     }
     assert not (old / "jobs").exists()
 
@@ -318,7 +318,7 @@ def test_damaged_rows_are_reported_skipped_and_removed_by_repair(filled: Path) -
             ledger.remove([39, 40])
         assert ledger.add(make_job(41)) == 41
         (done,) = repair_jobs(filled, None)  # while a service runs
-        assert done.startswith("jobs.sqlite, jobs: 1 row removed. Their damaged values: damaged-rows-")
+        assert done.startswith("jobs.sqlite, jobs: 1 row removed. Damaged values saved: damaged-rows-")
         assert ledger.add(make_job(42)) == 42
     assert verify_jobs(filled) == []
     assert read(filled) == {number: jobs[number] for number in range(1, 40)} | {n: make_job(n) for n in (41, 42)}
@@ -391,7 +391,7 @@ def test_a_damaged_file_disables_only_jobs_and_can_be_repaired(
     expected = f"jobs.sqlite: {len(left)} jobs recovered; any others are lost." if left else "the jobs are lost."
     assert expected in done
     (kept,) = [file for file in filled.glob("jobs.sqlite.damaged-*") if not file.name.endswith(("-wal", "-shm"))]
-    assert done.endswith(f"The damaged one is kept as {kept.name}.")
+    assert done.endswith(f"The damaged file is kept as {kept.name}.")
     assert verify_jobs(filled) == repair_jobs(filled, None) == []
     with open_ledger(filled) as ledger:
         assert ledger.add({}) == max(left, default=0) + 1

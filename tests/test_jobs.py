@@ -284,7 +284,7 @@ def test_if_jobs_cannot_be_stored_submit_raises_the_reason(own, name):
 def test_a_second_service_has_no_jobs_and_names_the_reason(jobs, own, caplog):
     with closing(Jobs(own)) as second:
         second.start()
-        with pytest.raises(LockedError, match=f"Another service runs the jobs of {own}. Use that one, "):
+        with pytest.raises(LockedError, match=f"Another service is running the jobs of {own}. Use that one, "):
             second.submit("refresh", {}, "anna")
         assert second.ensure("map", {"space": None}, "anna") is None
     assert "Jobs are disabled: Another service" in caplog.text

@@ -68,12 +68,12 @@ def test_the_spec_of_a_join_builds_its_twin():
 
 @pytest.mark.parametrize("parts", [[], (), "color()", ["color()", 3], None, {}, 7, {"color()": 1}])
 def test_what_is_not_a_list_of_specs_is_refused(parts):
-    with pytest.raises(InputError, match="parts must be a list of at least one feature's spec"):
+    with pytest.raises(InputError, match="parts must be a list of at least one feature spec"):
         Join(parts)
 
 
 def test_a_part_that_must_be_fitted_is_refused():
-    with pytest.raises(InputError, match=r"parts must need no fitting.* Got 'learned\(\)'"):
+    with pytest.raises(InputError, match=r"parts cannot contain features that must be fitted.* Got 'learned\(\)'"):
         Join(["color()", "learned()"])
 
 

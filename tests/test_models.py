@@ -104,7 +104,7 @@ def test_objects_are_not_saved(tmp_path: Path) -> None:
 
 
 def test_a_model_has_registered_parts(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least one part"):
+    with pytest.raises(InputError, match="at least one component"):
         save(tmp_path / "m.npz")
     with pytest.raises(InputError, match="Path is not registered"):
         save(tmp_path / "m.npz", tmp_path)
@@ -130,17 +130,21 @@ def test_texts_numbers_and_empty_arrays_survive(tmp_path: Path) -> None:
         ({"header.npy": header(kinds=[])}, FormatError, "not a saved model"),
         ({"header.npy": header(kinds=[1])}, FormatError, "not a saved model"),
         ({"header.npy": npy(np.zeros(9, np.uint8))}, FormatError, "not a saved model"),
-        ({"header.npy": header(note="x" * 2**20)}, FormatError, "it has 'header.npy'"),
+        ({"header.npy": header(note="x" * 2**20)}, FormatError, "it contains 'header.npy'"),
         ({"header.npy": header(specs=["slem2()"])}, FormatError, "No transform named 'slem2'"),
         ({"header.npy": header(specs=["l2(nonsense=1)"])}, FormatError, "No option of l2 named 'nonsense'"),
         ({"header.npy": header(specs=["__import__('os').system('true')"])}, FormatError, "Cannot read the spec"),
         ({"header.npy": header(kinds=["magic"])}, FormatError, "No kind of component named 'magic'"),
-        ({"0.__class__.npy": npy(np.zeros(1))}, FormatError, "it has '0.__class__.npy'"),
-        ({"0.transform.npy": npy(np.zeros(1))}, FormatError, "it has '0.transform.npy'"),
-        ({"../0.mean_.npy": npy(np.zeros(1))}, FormatError, "it has '../0.mean_.npy'"),
+        ({"0.__class__.npy": npy(np.zeros(1))}, FormatError, "it contains '0.__class__.npy'"),
+        ({"0.transform.npy": npy(np.zeros(1))}, FormatError, "it contains '0.transform.npy'"),
+        ({"../0.mean_.npy": npy(np.zeros(1))}, FormatError, "it contains '../0.mean_.npy'"),
         ({"0.mean_.npy": b""}, DamagedError, "no .npy array"),
-        ({"0.mean_.npy": npy(np.zeros(3))[:-1]}, DamagedError, "does not hold what its header says"),
-        ({"0.mean_.npy": npy(np.zeros(3)).replace(b"(3,)", b"(9,)")}, DamagedError, "what its header says"),
+        ({"0.mean_.npy": npy(np.zeros(3))[:-1]}, DamagedError, "the header of an array does not match its size"),
+        (
+            {"0.mean_.npy": npy(np.zeros(3)).replace(b"(3,)", b"(9,)")},
+            DamagedError,
+            "the header of an array does not match",
+        ),
         ({"0.mean_.npy": npy(np.zeros(3)).replace(b"(3,)", b"(-1,)")}, DamagedError, "no .npy array"),
         ({"0.mean_.npy": npy(np.zeros(3)).replace(b"<f8", b"|O8")}, DamagedError, "no .npy array"),
     ],
@@ -171,7 +175,7 @@ def test_overlapping_members_are_rejected_unread(file: Path) -> None:
         first = archive.getinfo("0.components_.npy")
         archive.filelist += [first] * 50
         archive._didModify = True
-    with pytest.raises(DamagedError, match="claims to hold more"):
+    with pytest.raises(DamagedError, match="smaller than it declares"):
         load(file)
 
 

@@ -42,7 +42,7 @@ def test_a_picture_is_scaled_by_its_area_and_no_further_than_a_patch_needs(shape
 
 
 def test_what_is_no_picture_is_refused():
-    with pytest.raises(InputError, match="A picture must be an array"):
+    with pytest.raises(InputError, match="A picture must be a uint8 array"):
         scale(np.zeros((30, 30), np.uint8))
 
 

@@ -63,10 +63,10 @@ def test_a_file_that_calls_a_function_is_refused_and_the_function_not_called(pat
     for evil in (Evil(os.system, f"touch {mark}"), Evil(eval, f"open({str(mark)!r}, 'w')"), Evil(os.mkdir, str(mark))):
         for content in (evil, OrderedDict(weight=evil), [evil]):
             path.write_bytes(head(content))
-            with pytest.raises(InputError, match="only tensors are admitted"):
+            with pytest.raises(InputError, match="only tensors are allowed"):
                 read_pth(path)
     path.write_bytes(pickle.dumps(Evil(os.mkdir, str(mark))))
-    with pytest.raises(InputError, match="only tensors are admitted"):
+    with pytest.raises(InputError, match="only tensors are allowed"):
         read_pth(path)
     assert not mark.exists()
 
@@ -74,7 +74,7 @@ def test_a_file_that_calls_a_function_is_refused_and_the_function_not_called(pat
 def test_harmless_looking_names_are_refused_too(path):
     for content in (np.zeros(3), torch.nn.Linear(1, 1), os.path.join, Evil(getattr, {}, "clear")):
         path.write_bytes(head(content))
-        with pytest.raises(InputError, match="only tensors are admitted"):
+        with pytest.raises(InputError, match="only tensors are allowed"):
             read_pth(path)
 
 

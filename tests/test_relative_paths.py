@@ -58,5 +58,5 @@ def test_a_collection_filters_and_exports_relative_paths(tmp_path):
         lines = "".join(collection.lines("paths", relative=True)).splitlines()
         assert lines == [shown(path) for item in everything for path in item.paths]
         assert lines[0].startswith("Pictures/")
-    with pytest.raises(InputError, match="begin with a slash"):
+    with pytest.raises(InputError, match="start with a slash"):
         Filter(path="/above/*", relative=True)

@@ -476,7 +476,7 @@ def test_a_damaged_ledger_is_restored_from_a_backup(served: Path, harm, capsys) 
         with pytest.raises(DamagedError, match=r"jobs\.sqlite"):
             collection.backup(served.with_name("b"))
     assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
-    assert " restored from the backup; any others are lost. The damaged one is kept as " in capsys.readouterr().out
+    assert " restored from the backup; any others are lost. The damaged file is kept as " in capsys.readouterr().out
     # Of the file itself, more than the backup has may be left: it also has the job that has not ended.
     assert read_jobs(served)[:29] == list(range(1, 30))
     assert run(["-c", str(served), "verify"]) == 0

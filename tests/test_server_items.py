@@ -137,7 +137,7 @@ def test_large_pictures_are_decoded_by_another_process(service, monkeypatch):
     assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
     large = LargePictures()
     try:
-        with pytest.raises(ImageError, match="not a picture"):
+        with pytest.raises(ImageError, match="not an image"):
             large.shrink(b"nothing", 100)
     finally:
         large.close()

@@ -365,7 +365,7 @@ def test_a_second_service_searches_and_rejects_jobs(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with running(own), running(own) as second:
         answer = second.client.post("/api/v1/jobs", json={"kind": "refresh"})
-        assert f"Another service runs the jobs of {own}. Use that one, " in error(answer, 409, "busy")
+        assert f"Another service is running the jobs of {own}. Use that one, " in error(answer, 409, "busy")
         assert second.get("/collection")["items"] == 60
         assert second.get("/map")["job"] is None
 

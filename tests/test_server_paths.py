@@ -165,7 +165,7 @@ def test_a_path_filter_matches_only_the_paths_that_a_person_sees(service, people
     assert total("manage", f"*{ABOVE}*") == len(items["manage"])
     for path in (f"{above}/Pictures/*", "/*"):
         answer = service.client.get("/api/v1/items", params={"path": path}, headers=people["view"])
-        assert "must not begin with a slash" in error(answer, 422, "input")
+        assert "cannot start with a slash" in error(answer, 422, "input")
 
 
 def test_a_message_with_an_absolute_path_is_for_manage_only(service, people, monkeypatch, above):

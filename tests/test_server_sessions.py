@@ -166,7 +166,7 @@ def test_predictions_are_confirmed_and_rejected(service, kinds):
     assert service.get(f"/items/{first}")["labels"] == ["forest"]
     assert service.get(f"/items/{second}")["predicted"] is None
     answer = service.client.post("/api/v1/classes/confirm", json={"name": "forest", "items": [second]})
-    assert "not predicted" in error(answer, 422, "input")
+    assert "have no prediction" in error(answer, 422, "input")
 
 
 def test_pictures_are_classified(service, kinds):

@@ -324,10 +324,10 @@ def test_finishing_again_is_fine_and_under_another_name_is_not(own):
         session.finish()
     assert session.finish("fish").labelled == 2
     assert session.finish("fish").labelled == session.finish().labelled == 0
-    with pytest.raises(InputError, match="was finished as 'fish'"):
+    with pytest.raises(InputError, match="was already finished as 'fish'"):
         session.finish("birds")
     for more in (lambda: session.mark(relevant=fish[2]), session.undo, session.round):
-        with pytest.raises(InputError, match=r"is finished, as 'fish'.* lookalike feedback --label fish"):
+        with pytest.raises(InputError, match=r"was finished as 'fish'.* lookalike feedback --label fish"):
             more()
     assert own.label_counts() == {"fish": 2}
     assert len(session.best(k=4)) == 4

@@ -121,9 +121,9 @@ def test_what_reading_processes_send_is_small_and_exact():
 
 
 def test_unknown_options_are_refused_with_what_is_allowed():
-    with pytest.raises(InputError, match=r"No choice of points named 'grid'\. Known: both, dense, harris"):
+    with pytest.raises(InputError, match=r"No kind of points named 'grid'\. Known: both, dense, harris"):
         Sift(points="grid")
-    with pytest.raises(InputError, match="No choice of points named '3'"):
+    with pytest.raises(InputError, match="No kind of points named '3'"):
         Sift(points=3)
     with pytest.raises(InputError, match=r"root must be True or False\. Got 2"):
         Sift(root=2)

@@ -126,12 +126,12 @@ def test_the_first_segment_sets_the_dimension(store: Store, vectors: VectorStore
 @pytest.mark.parametrize(
     ("ids", "X", "words"),
     [
-        ([1, 1], np.ones((2, DIM), np.float32), "each come once. Got 1 twice"),
-        ([-1], np.ones((1, DIM), np.float32), "must not be negative. Got -1"),
+        ([1, 1], np.ones((2, DIM), np.float32), "must be unique. Got 1 twice"),
+        ([-1], np.ones((1, DIM), np.float32), "cannot be negative. Got -1"),
         ([1], np.full((1, DIM), np.nan, np.float32), "must be finite"),
         ([1], np.full((1, DIM), np.inf, np.float16), "must be finite"),
         ([1], np.ones((1, DIM)), "Got float64 of shape"),
-        ([1, 2], np.ones((1, DIM), np.float32), "a row for each id"),
+        ([1, 2], np.ones((1, DIM), np.float32), "one row per id"),
         ([], np.ones((0, DIM), np.float32), "at least one"),
         ([1], np.ones(DIM, np.float32), "must be a matrix"),
     ],
@@ -146,7 +146,7 @@ def test_invalid_rows_are_rejected_and_leave_no_file(
 
 def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
-    with pytest.raises(InputError, match="already has rows"):
+    with pytest.raises(InputError, match="already has vectors"):
         add(store, 2, 3)
     assert vectors.live_ids("deep").tolist() == [1, 2]
     remove(store, 2)
@@ -212,7 +212,7 @@ def test_spaces_keep_their_chain_and_order(store: Store, vectors: VectorStore) -
 
 
 def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: VectorStore) -> None:
-    with pytest.raises(InputError, match="named 'deep' already"), store.transaction():
+    with pytest.raises(InputError, match="already a space named 'deep'"), store.transaction():
         vectors.create_space("deep", ["color()"])
     with pytest.raises(UnknownNameError, match="Did you mean 'deep'"), store.transaction():
         vectors.create_space("new", ["color()"], base="dep")
@@ -594,8 +594,8 @@ def test_wrong_entries_in_the_catalogue_are_reported(store: Store, vectors: Vect
         db.execute("UPDATE segments SET dead = 1 WHERE id = 1")
         store.items.remove([3])
     faults = " ".join(verify(vectors))
-    assert "has 0 dead rows where 1 were counted" in faults
-    assert "1 live rows of space 'deep' belong to no item" in faults
+    assert "has 0 dead rows, but the catalogue has counted 1" in faults
+    assert "1 live rows of space 'deep' have no item" in faults
 
 
 def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: VectorStore) -> None:

@@ -112,10 +112,10 @@ def test_the_same_stream_and_seed_give_the_same_bytes_and_another_seed_does_not(
 
 
 def test_it_wants_to_be_fitted_first_and_on_enough_patches():
-    with pytest.raises(InputError, match=r"Vlad has no vocabulary yet. Fit it on pictures first."):
+    with pytest.raises(InputError, match=r"Vlad is not fitted yet. Call fit with pictures first."):
         Vlad("grid()").extract(pictures[:1])
     feature = Vlad("grid()")
-    with pytest.raises(InputError, match=r"Vlad with k=64 and patch_dim=128 must have at least 64 .* Got 1."):
+    with pytest.raises(InputError, match=r"Vlad with k=64 and patch_dim=128 needs at least 64 .* Got 1."):
         feature.fit([feature.prepare(np.zeros((1, 1, 3), np.uint8))])
 
 
@@ -127,7 +127,9 @@ def test_progress_is_told_up_to_its_end():
 
 
 def test_several_locals_are_refused():
-    with pytest.raises(InputError, match=r"local must be the spec of a local, such as 'sift\(\)'. Got \('grid"):
+    with pytest.raises(
+        InputError, match=r"local must be the spec of a local descriptor, such as 'sift\(\)'. Got \('grid"
+    ):
         Vlad(("grid()", "grid()"))
 
 

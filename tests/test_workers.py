@@ -99,9 +99,9 @@ def test_the_hostile_corpus_is_reported_and_everything_good_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("then", "reason", "lasting"),
     [
-        (hostile.crash, "the decoder crashed (Segmentation fault)", True),
+        (hostile.crash, "it crashed the decoder (Segmentation fault)", True),
         (hostile.fail, "ValueError: black", False),
-        (hostile.leave, "the reading process ended", False),
+        (hostile.leave, "the reading process ended unexpectedly", False),
         (hostile.return_function, "Can't pickle", False),
     ],
 )
@@ -120,14 +120,14 @@ def test_a_picture_that_hangs_a_process_costs_only_itself_and_its_time(with_blac
         results = list(pool.map(with_black))
     (skip,) = [result for result in results if isinstance(result, Skip)]
     assert Path(skip.entry.path).name == "05-black.png"
-    assert (skip.reason, skip.lasting) == ("took longer than 0.5 s", False)
+    assert (skip.reason, skip.lasting) == ("it took longer than 0.5 s to read", False)
     assert {result.entry for result in results} == set(with_black)
 
 
 def test_a_picture_that_keeps_a_process_busy_is_ended_by_the_time_it_works(with_black):
     with ReadPool(hostile.spin, side=None, workers=1, timeout_s=0.5) as pool:
         (skip,) = [result for result in pool.map(with_black) if isinstance(result, Skip)]
-    assert (skip.reason, skip.lasting) == ("took longer than 0.5 s", False)
+    assert (skip.reason, skip.lasting) == ("it took longer than 0.5 s to read", False)
 
 
 def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
@@ -137,15 +137,15 @@ def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
     (tmp_path / "gone.jpg").unlink()
     with ReadPool(hostile.shape, side=None, workers=1) as pool:
         results = {Path(result.entry.path).name: result for result in pool.map(entries)}
-    assert (results["text.jpg"].reason, results["text.jpg"].lasting) == ("not a picture (text)", True)
-    assert (results["gone.jpg"].reason, results["gone.jpg"].lasting) == ("vanished since it was listed", False)
+    assert (results["text.jpg"].reason, results["text.jpg"].lasting) == ("it is text, not an image", True)
+    assert (results["gone.jpg"].reason, results["gone.jpg"].lasting) == ("it no longer exists", False)
 
 
 def test_limits_hold_in_the_processes(tmp_path):
     (tmp_path / "a.png").write_bytes(png(200, 200, rows=200))
     with ReadPool(hostile.shape, side=None, workers=1, limits=Limits(max_pixels=39_999)) as pool:
         (skip,) = pool.map(entries_of(tmp_path))
-    assert skip.reason == "200 × 200 pixels, at most 39999 are read"
+    assert skip.reason == "it has 200 × 200 pixels; the limit is 39999"
 
 
 def test_memory_is_bounded_in_the_processes(with_black):

@@ -7,14 +7,14 @@ join              Join: several features concatenated
 Networks:
 
 efficientnet      EfficientNet, EfficientNetMaps: the default network
-onnx_networks     Onnx, OnnxMaps: networks of the user's own
-pooling           feature maps and tokens to one row
+onnx_networks     Onnx, OnnxMaps: the user's own networks
+pooling           pool feature maps and tokens to one vector
 inference         onnxruntime sessions, batches, maps as patches
 pth               read weights from torch's files
 
-Local descriptors and what aggregates them to one row:
+Local descriptors and their aggregation to one vector:
 
-points            where patches lie: a dense grid, corners
+points            positions of patches: a dense grid, corners
 sift              Sift and its colour variants
 color_statistics  ColorStatistics
 aggregate         the base of Vlad, Fisher and DFK: sampling patches, spatial pyramids, boxes

@@ -1,8 +1,8 @@
-"""From the patches of a picture to one row: the base of VLAD, Fisher vectors and discriminative Fisher kernels.
+"""Aggregate the patches of a picture into one vector: the base of VLAD, Fisher vectors and DFK.
 
-A feature of this kind has one or more local descriptors, a channel each. `Aggregate` describes pictures and their
-parts with what was learned; `Vocabulary` also learns, from a uniform sample of the patches (`Reservoir`). Patches can
-be aggregated in the cells of a spatial pyramid (`parse_pyramid`, `split_cells`) or inside a box (`cut_box`).
+Such a feature has one or more local descriptors, one channel each. `Aggregate` computes the vectors of pictures and
+their parts with a fitted vocabulary. `Vocabulary` also fits it, on a uniform random sample of patches (`Reservoir`).
+Patches can be aggregated in the cells of a spatial pyramid (`parse_pyramid`, `split_cells`) or in a box (`cut_box`).
 """
 
 import re
@@ -36,26 +36,26 @@ from lookalike.types import (
 )
 
 MOST_WORDS = 2**12
-"""Maximum number of words or Gaussians of a vocabulary: at 128 numbers per patch, half a million numbers per row."""
+"""Maximum number of words or Gaussians of a vocabulary. With 128 dimensions per patch: half a million per vector."""
 
 PICTURES = 16
-"""Pictures whose patches are held at a time."""
+"""Number of pictures whose patches are in memory at a time."""
 
 MOST_CELLS = 16
-"""Maximum number of columns or rows of a level of a pyramid."""
+"""Maximum number of columns or rows of a pyramid level."""
 
 Aggregator: TypeAlias = Callable[[Sequence[Patches]], Vectors]
-"""Maps the patches of one picture, a channel each, to (dim,) float32."""
+"""Function from the patches of one picture, one `Patches` per channel, to a (dim,) float32 vector."""
 
 Pyramid: TypeAlias = Annotated[str, Matches(r"[0-9x, ]{1,200}")]
 """Levels of a spatial pyramid as text, such as "1x1,2x2"."""
 
 Levels: TypeAlias = tuple[tuple[int, int], ...]
-"""Columns and rows of each level."""
+"""Number of columns and rows of each level."""
 
 
 class Aggregate(Feature):
-    """A feature on local descriptors. Subclasses define what is learned and how it is used."""
+    """A feature on local descriptors. Subclasses define the learned attributes and how to aggregate with them."""
 
     k: int
     patch_dim: int
@@ -78,20 +78,20 @@ class Aggregate(Feature):
 
     @abstractmethod
     def _lengths(self) -> list[int]:
-        """The length of the patches of each channel in the vocabulary; longer ones are reduced to it."""
+        """Return the dimensions of patches in the vocabulary, per channel. Longer patches are reduced to them."""
 
     @abstractmethod
     def _aggregator(self) -> Aggregator:
-        """The function that aggregates patches with what was learned."""
+        """Return the function that aggregates patches, built from the learned attributes."""
 
     def prepare(self, image: Pixels) -> tuple[Prepared, ...]:
-        """The picture as each local prepares it."""
+        """Prepare a picture with each local descriptor."""
         return tuple(local.prepare(image) for local in self._locals)
 
     def describe(self, prepared: Sequence[Prepared]) -> Vectors:
-        """Describe prepared pictures, (n, dim) float32, unit rows."""
+        """Compute the vectors of prepared pictures, (n, dim) float32, each of length 1."""
         if len(prepared) == 0:
-            self._lengths()  # describing no picture is how callers find out whether any could be described
+            self._lengths()  # callers pass an empty list to check that the options are valid
             for local in self._locals:
                 local.describe([])
             return np.empty((0, self.dim), np.float32)
@@ -102,9 +102,10 @@ class Aggregate(Feature):
         return rows
 
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Describe parts of one picture, (len(boxes), dim) float32, by the patches with their centre inside each box.
+        """Compute the vectors of parts of one picture, (len(boxes), dim) float32.
 
-        A box without any patch is described by the patch nearest to its centre.
+        The vector of a box uses the patches whose centre is inside it. If there are none, it uses the patch nearest to
+        the centre of the box.
         """
         aggregate = self._ready()
         height, width = check_pixels(image).shape[:2]
@@ -113,14 +114,14 @@ class Aggregate(Feature):
         return np.array(rows, np.float32).reshape(-1, self.dim)
 
     def _describe(self, prepared: Sequence[Prepared]) -> Iterator[tuple[Patches, ...]]:
-        """The patches of each picture, a channel each."""
+        """Yield the patches of each picture, one `Patches` per channel."""
         channels = [local.describe([parts[i] for parts in prepared]) for i, local in enumerate(self._locals)]
         return zip(*channels, strict=True)
 
     def _ready(self) -> Aggregator:
-        """The result of `_aggregator`, made once after each fit."""
+        """Return the result of `_aggregator`, which is cached until the next fit."""
         if not state_of(self):
-            raise InputError(f"{type(self).__name__} has no vocabulary yet. Fit it on pictures first.")
+            raise InputError(f"{type(self).__name__} is not fitted yet. Call fit with pictures first.")
         if self._at_work is None:
             self._at_work = self._aggregator()
         return self._at_work
@@ -130,23 +131,23 @@ class Aggregate(Feature):
 
 
 class Vocabulary(Aggregate, LearnedFeature):
-    """An aggregate that learns from a sample of patches, whatever pictures they come from."""
+    """An aggregate that is fitted on a random sample of patches, without labels."""
 
     @abstractmethod
     def _fit(self, samples: list[Vectors], progress: Progress) -> None:
-        """Learn from a sample of the patches of each channel, (n, local's dim) each."""
+        """Learn from the sampled patches of each channel, (n, dim of the local descriptor) each."""
 
     def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
-        """Learn the vocabulary from a stream of prepared pictures; `max_bytes` are shared by the channels."""
+        """Fit the vocabulary on a stream of prepared pictures. The channels share `max_bytes` of memory."""
         lengths = self._lengths()
-        # A sampled patch is held twice while fitting: as it came and reduced.
+        # While fitting, a sampled patch is in memory twice: raw and reduced.
         rows = max_bytes // (4 * sum(local.dim + D for local, D in zip(self._locals, lengths, strict=True)))
         reduced = [D for local, D in zip(self._locals, lengths, strict=True) if local.dim > D]  # PCA needs D rows
         least = max(self.k, 2, *reduced)
         options = f"{type(self).__name__} with k={self.k} and patch_dim={self.patch_dim}"
         if rows < least:
             raise InputError(
-                f"{options} must hold {least} patches, which takes more than {max_bytes} bytes. Give it a smaller k."
+                f"{options} needs memory for {least} patches, which is more than {max_bytes} bytes. Use a smaller k."
             )
         reservoirs = [Reservoir(local.dim, rows * 4 * local.dim, self.random_state) for local in self._locals]
         stream = iter(prepared)
@@ -157,8 +158,8 @@ class Vocabulary(Aggregate, LearnedFeature):
         seen = min(reservoir.seen for reservoir in reservoirs)
         if seen < least:
             raise InputError(
-                f"{options} must have at least {least} patches to be fitted on. Got {seen}."
-                " Give it more pictures, or smaller numbers."
+                f"{options} needs at least {least} patches to be fitted. Got {seen}."
+                " Use more pictures, or a smaller k or patch_dim."
             )
         progress("fitting", 0, None)
         self._fit([reservoir.rows for reservoir in reservoirs], progress)
@@ -167,15 +168,16 @@ class Vocabulary(Aggregate, LearnedFeature):
 
 
 class Reservoir:
-    """A uniform sample of a stream of rows within a byte budget: Vitter, "Random sampling with a reservoir", 1985.
+    """A uniform random sample of a stream of rows within a byte limit.
 
-    The same rows in the same order give the same bytes, however they are divided into calls of `add` (algorithm R).
+    The same rows in the same order give the same bytes, however they are divided into calls of `add`. This is
+    algorithm R of Vitter, "Random sampling with a reservoir", 1985.
 
     Parameters
     ----------
-    dim : the length of a row.
-    max_bytes : memory for the sample, at least one row.
-    random_state : seed.
+    dim : length of a row.
+    max_bytes : memory for the sample; at least the size of one row.
+    random_state : random seed.
 
     Attributes
     ----------
@@ -195,7 +197,7 @@ class Reservoir:
     def __init__(self, dim: int, max_bytes: int, random_state: int = 0):
         self.capacity = max_bytes // (4 * dim)
         if self.capacity < 1:
-            raise InputError(f"max_bytes must be at least {4 * dim}, one row of {dim} numbers. Got {max_bytes}.")
+            raise InputError(f"max_bytes must be at least {4 * dim}, the size of one row. Got {max_bytes}.")
         self.seen = 0
         self._kept: Vectors = np.empty((self.capacity, dim), np.float32)  # the system allocates pages as they fill
         self._random = np.random.default_rng(random_state)
@@ -206,20 +208,20 @@ class Reservoir:
         return self._kept[: self.seen]
 
     def add(self, X: Array) -> None:
-        """Add rows X (m, dim) of the stream."""
+        """Add the next rows X (m, dim) of the stream."""
         X = check_rows(X, dim=self._kept.shape[1])
         fit = max(0, min(len(X), self.capacity - self.seen))
         self._kept[self.seen : self.seen + fit] = X[:fit]
-        # Row t (from 0) draws one of t + 1 places and is kept if the reservoir has that place.
+        # Row t (from 0) draws one of t + 1 positions at random and is kept if the position is in the reservoir.
         before = np.arange(self.seen + fit, self.seen + len(X))
         places: NDArray[np.int64] = (self._random.random(len(before)) * (before + 1)).astype(np.int64)
         stays = places < self.capacity
-        self._kept[places[stays]] = X[fit:][stays]  # where a place is drawn twice, the later row has it
+        self._kept[places[stays]] = X[fit:][stays]  # if a position is drawn twice, the later row wins
         self.seen += len(X)
 
 
 def parse_pyramid(text: str) -> Levels:
-    """The levels of a spatial pyramid (Lazebnik, Schmid & Ponce, "Beyond bags of features", CVPR 2006).
+    """Parse the levels of a spatial pyramid (Lazebnik, Schmid & Ponce, "Beyond bags of features", CVPR 2006).
 
     >>> parse_pyramid("1x1, 3x1")
     ((1, 1), (3, 1))
@@ -228,14 +230,14 @@ def parse_pyramid(text: str) -> Levels:
     levels = tuple((int(part[1]), int(part[2])) for part in parts if part)
     if len(levels) < len(parts) or any(not 1 <= count <= MOST_CELLS for level in levels for count in level):
         raise InputError(
-            f"pyramid must be levels of columns x rows, each 1 to {MOST_CELLS}, with commas between them, such as"
+            f"pyramid must be a comma-separated list of columns x rows, each from 1 to {MOST_CELLS}, such as"
             f" '1x1,2x2'. Got {text!r}."
         )
     return levels
 
 
 def count_cells(levels: Levels) -> int:
-    """The number of cells of all levels together.
+    """Return the total number of cells of all levels.
 
     >>> count_cells(((1, 1), (2, 2)))
     5
@@ -244,9 +246,9 @@ def count_cells(levels: Levels) -> int:
 
 
 def split_cells(places: Vectors, levels: Levels) -> list[slice | NDArray[np.intp]]:
-    """The patches of each cell, as an index into them: level by level, row by row from the upper left.
+    """Return the indices of the patches in each cell: level by level, row by row from the upper left.
 
-    Places outside the picture belong to the nearest cell.
+    Positions outside the picture belong to the nearest cell.
 
     >>> split_cells(np.array([[0.1, 0.5], [0.9, 0.5]]), ((1, 1), (2, 1)))
     [slice(None, None, None), array([0]), array([1])]
@@ -263,7 +265,10 @@ def split_cells(places: Vectors, levels: Levels) -> list[slice | NDArray[np.intp
 
 
 def cut_box(patches: Patches, box: Box, height: int, width: int) -> Patches:
-    """The patches with their centre inside a box, places as shares of the box; if none, the one nearest its centre."""
+    """Return the patches whose centre is inside a box, or the patch nearest to its centre if there are none.
+
+    Their positions are fractions of the box.
+    """
     left, top, right, bottom = check_box(box)
     low, size = np.array([left, top]), np.array([right - left, bottom - top])
     places = ((patches.places - low) / size).astype(np.float32)  # (m, 2)
@@ -275,7 +280,7 @@ def cut_box(patches: Patches, box: Box, height: int, width: int) -> Patches:
 
 
 def project(X: Vectors, center: Vectors, components: Vectors) -> Vectors:
-    """The coordinates of rows X (m, d) along components (D, d) from a center (d,), (m, D) float32."""
+    """Project rows X (m, d), minus a center (d,), on components (D, d); returns (m, D) float32."""
     out = np.empty((len(X), len(components)), np.float32)
     for part in chunks(len(X), 8 * sum(components.shape)):
         out[part] = (X[part] - center) @ components.T

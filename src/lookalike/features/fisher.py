@@ -16,24 +16,24 @@ from lookalike.types import LocalSpec, Patches, Progress, Vectors
 
 
 class Fisher(Vocabulary):
-    """Fisher vectors of local descriptors, each local a channel with a mixture of its own.
+    """Fisher vectors of one or more local descriptors. Each descriptor is a channel with its own mixture.
 
-    A channel's patches are reduced by PCA. The gradients of the mean log-likelihood of the patches in a cell, for means
-    and standard deviations, are divided by the root of their Fisher information, each number is replaced by its signed
-    root, and cells, channels and the whole row are scaled to unit length, in this order: 2 · k · patch_dim · channels ·
-    cells numbers.
+    The patches of a channel are reduced by PCA. The gradients of the mean log-likelihood of the patches in a cell, with
+    respect to means and standard deviations, are divided by the square root of their Fisher information. Each value is
+    replaced by its signed square root. Then each cell, each channel and the whole vector are scaled to unit length, in
+    this order. The vector has 2 · k · patch_dim · channels · cells dimensions.
 
     Parameters
     ----------
-    local : specs of locals, a channel each; or one spec.
-    k : Gaussians per channel: with two channels, 16 make 4,096 dimensions and 256 make 65,536.
-    patch_dim : length of a patch after PCA.
-    pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell is zeros.
-    random_state : seed of the sample of patches and of the mixtures.
+    local : spec of a local descriptor, or several specs, one per channel.
+    k : number of Gaussians per channel; with two channels, 16 give 4,096 dimensions and 256 give 65,536.
+    patch_dim : dimensions of a patch after PCA.
+    pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell gives zeros.
+    random_state : random seed of the sample of patches and of the mixtures.
 
     Attributes
     ----------
-    centers_ : (sum of the locals' dims,) float32, the mean patch of each channel, one channel after the other.
+    centers_ : (sum of the locals' dims,) float32, the mean patch of each channel, concatenated.
     components_ : (patch_dim, sum of the locals' dims) float32, the PCA of each channel.
     weights_ : (channels, k) float64.
     means_, variances_ : (channels, k, patch_dim) float64.
@@ -56,20 +56,23 @@ class Fisher(Vocabulary):
     ):
         specs = (local,) if isinstance(local, str) else local
         if not isinstance(specs, list | tuple) or not specs or not all(isinstance(spec, str) for spec in specs):
-            raise InputError(f"local must be the spec of a local, such as 'sift()', or several. Got {local!r}.")
+            raise InputError(
+                f"local must be the spec of a local descriptor, such as 'sift()', or a list of specs. Got {local!r}."
+            )
         self.local = local if isinstance(local, str) else tuple(local)
         super().__init__(specs, k, patch_dim, pyramid, random_state)
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Number of dimensions."""
         return 2 * self.k * self.patch_dim * len(self._locals) * count_cells(self._levels)
 
     def _lengths(self) -> list[int]:
         least = min(local.dim for local in self._locals)
         if self.patch_dim > least:
             raise InputError(
-                f"patch_dim must be at most {least}, the shortest patch of {self.local}. Got {self.patch_dim}."
+                f"patch_dim must be at most {least}, the dimensions of the shortest patch of {self.local}."
+                f" Got {self.patch_dim}."
             )
         return [self.patch_dim] * len(self._locals)
 
@@ -102,7 +105,7 @@ class Fisher(Vocabulary):
 
 
 class Gradients:
-    """Fisher vectors of sets of rows under one mixture, before roots and normalisation."""
+    """Computes Fisher vectors of sets of rows under one mixture, before square roots and normalisation."""
 
     def __init__(self, mixture: Mixture):
         self._products = Products(mixture, np.empty(0, np.float32))
@@ -111,9 +114,9 @@ class Gradients:
         self._roots = np.sqrt(mixture.weights)[:, None]
 
     def compute(self, X: Vectors, places: Vectors, levels: Levels) -> Vectors:
-        """Gradients (cells, 2kd) float32 for rows X (m, d) at their places (m, 2): means, then standard deviations.
+        """Return gradients (cells, 2kd) float32 for rows X (m, d) at places (m, 2): means, then standard deviations.
 
-        With g the posteriors, Σ g (x - μ) / σ / (n √w) and Σ g ((x - μ)² / σ² - 1) / (n √(2w)): Eq. 17 and 18 of
+        With posteriors g, they are Σ g (x - μ) / σ / (n √w) and Σ g ((x - μ)² / σ² - 1) / (n √(2w)): Eq. 17 and 18 of
         Sánchez, Perronnin, Mensink & Verbeek, "Image classification with the Fisher vector", IJCV 2013.
         """
         k, d = self._m.shape
@@ -123,7 +126,7 @@ class Gradients:
             for cell, rows in enumerate(split_cells(places[part], levels)):
                 sums[cell] += E[rows].T @ Y[rows]
         squares, firsts, counts = np.split(sums, [d, 2 * d], axis=2)  # (cells, k, d), (cells, k, d), (cells, k, 1)
-        n = np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)  # an empty cell is zeros
+        n = np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)  # an empty cell gives zeros
         means = (firsts - counts * self._m) / (self._s * self._roots * n)
         spread = (squares - 2 * self._m * firsts + counts * self._m**2) / self._s**2 - counts
         spread /= np.sqrt(2) * self._roots * n

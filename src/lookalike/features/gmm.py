@@ -1,7 +1,7 @@
-"""A mixture of Gaussians as a scikit-learn estimator. Library only: no feature uses it.
+"""A mixture of Gaussians as a scikit-learn estimator. No feature uses it.
 
-`Fisher` and DFK call `clustering.fit_mixture`, which this class wraps: it is a module of its own so that processes that
-describe pictures do not load scikit-learn.
+`Fisher` and DFK call `clustering.fit_mixture`, which this class wraps. It has its own module so that processes that
+compute vectors do not load scikit-learn.
 """
 
 from typing import Self
@@ -19,9 +19,9 @@ from lookalike.types import Array, Progress, silent
 class Gmm(BaseEstimator):
     """A mixture of k Gaussians with diagonal covariances, fitted by EM to millions of rows, NumPy or torch.
 
-    Variances stay at or above a floor and weights at or above a thousandth of 1 / k. Each M step is the best one under
-    these two fixed limits, so that the likelihood can fall by rounding only; such a step is discarded and ends the fit:
-    `likelihoods_` never falls. A Gaussian that no row belongs to keeps its mean and its variances.
+    Variances stay at or above a floor and weights at or above a thousandth of 1 / k. Each M step is optimal under these
+    two fixed limits, so the likelihood can decrease only by rounding errors. Such a step is discarded and ends the fit,
+    so `likelihoods_` never decreases. A Gaussian without rows keeps its mean and its variances.
 
     Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
 
@@ -29,15 +29,15 @@ class Gmm(BaseEstimator):
     ----------
     k : number of Gaussians.
     max_iterations : maximum number of passes over the rows.
-    tolerance : the fit ends with a step that gains less than this share of the whole gain since the start.
-    floor : minimum variance, as a share of the variance of its column over all rows.
-    random_state : seed of the k-means that gives the initial means.
+    tolerance : the fit ends when a step gains less than this fraction of the total gain so far.
+    floor : minimum variance, as a fraction of the variance of its column over all rows.
+    random_state : random seed of the k-means that gives the initial means.
 
     Attributes
     ----------
     weights_ : (k,) float64.
     means_, variances_ : (k, d) float64.
-    likelihoods_ : (passes,) float64, the mean log-likelihood of a row before each step; the last is that of the fit.
+    likelihoods_ : (passes,) float64, the mean log-likelihood per row before each step; the last one is that of the fit.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Gmm(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Array, y: Array | None = None, *, progress: Progress = silent) -> Self:  # noqa: ARG002
-        """Learn from rows X (n, d), n ≥ k. For float32 rows, products are float32 and sums float64."""
+        """Fit the mixture to rows X (n, d), n ≥ k. For float32 rows, products are float32 and sums float64."""
         check_limits(self, {"k": COUNT, "max_iterations": COUNT, "tolerance": NOT_NEGATIVE, "floor": POSITIVE})
         X = check_rows(X)
         (self.weights_, self.means_, self.variances_), self.likelihoods_ = fit_mixture(
@@ -84,7 +84,7 @@ class Gmm(BaseEstimator):
         return self
 
     def posteriors(self, X: Array) -> Array:
-        """The probability of each Gaussian for each row of X (n, d), (n, k) in the precision of X; rows sum to 1."""
+        """Return the probability of each Gaussian for each row of X (n, d): (n, k), dtype of X; each row sums to 1."""
         X = self._check_rows(X)
         xp = namespace(X)
         out = xp.empty((X.shape[0], len(self.weights_)), dtype=X.dtype, device=array_api_compat.device(X))
@@ -95,7 +95,7 @@ class Gmm(BaseEstimator):
         return out
 
     def log_likelihood(self, X: Array) -> Array:
-        """The logarithm of the mixture's density at each row of X (n, d), (n,) float64."""
+        """Return the log density of the mixture at each row of X (n, d), (n,) float64."""
         X = self._check_rows(X)
         xp = namespace(X)
         out = xp.empty((X.shape[0],), dtype=xp.float64, device=array_api_compat.device(X))

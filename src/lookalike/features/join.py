@@ -1,4 +1,4 @@
-"""Several features concatenated in one row.
+"""Several features concatenated in one vector.
 
 Ferecatu, Crucianu & Boujemaa, "Retrieval of difficult image classes using SVM-based relevance feedback", MIR 2004.
 """
@@ -14,7 +14,7 @@ from lookalike.types import Feature, FeatureSpec, Pixels, Prepared, Vectors, nee
 
 
 class Join(Feature):
-    """Several features as one: the row is the rows of the parts, one after the other. Unit rows count equally.
+    """Several features in one: the concatenation of their vectors. Unit vectors have equal weight.
 
     Parameters
     ----------
@@ -27,27 +27,26 @@ class Join(Feature):
 
     def __init__(self, parts: Sequence[FeatureSpec]):
         if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
-            raise InputError(f"parts must be a list of at least one feature's spec, such as ['hsv()']. Got {parts!r}.")
+            raise InputError(f"parts must be a list of at least one feature spec, such as ['hsv()']. Got {parts!r}.")
         self.parts = list(parts)
         self._features: list[Feature] = [create("feature", part) for part in parts]
         for part, feature in zip(self.parts, self._features, strict=True):
             if needs_fit(feature):
                 raise InputError(
-                    f"parts must need no fitting, so that the row does not either. Got {part!r}."
-                    " Give it a space of its own."
+                    f"parts cannot contain features that must be fitted. Got {part!r}. Create a separate space for it."
                 )
         self.side = max(feature.side for feature in self._features)
 
     @property
     def dim(self) -> int:
-        """The length of a row. Loads the networks among the parts."""
+        """Number of dimensions. Loads the networks among the parts."""
         return sum(feature.dim for feature in self._features)
 
     def prepare(self, image: Pixels) -> tuple[Prepared, ...]:
-        """The picture as each part prepares it."""
+        """Prepare a picture with each part."""
         return tuple(feature.prepare(image) for feature in self._features)
 
     def describe(self, prepared: Sequence[tuple[Any, ...]]) -> Vectors:
-        """The concatenated rows of the parts, (n, dim) float32."""
+        """Return the concatenated vectors of the parts, (n, dim) float32."""
         columns = [feature.describe([each[i] for each in prepared]) for i, feature in enumerate(self._features)]
         return np.concatenate(columns, axis=1)

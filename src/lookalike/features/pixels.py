@@ -1,4 +1,4 @@
-"""Pictures as arrays: check, crop and resize them. No function needs more memory than the picture itself."""
+"""Check, crop and resize pictures as arrays. No function needs more memory than the picture itself."""
 
 import cv2
 import numpy as np
@@ -8,16 +8,16 @@ from lookalike.types import Pixels
 
 
 def check_pixels(image: Pixels) -> Pixels:
-    """Return the picture if it is a (height, width, 3) uint8 array with at least one pixel; else raise InputError."""
+    """Return the picture. Raises InputError if it is not a (height, width, 3) uint8 array with at least one pixel."""
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise InputError(f"A picture must be an array (height, width, 3) of uint8. Got {_kind(image)}.")
+        raise InputError(f"A picture must be a uint8 array of shape (height, width, 3). Got {_kind(image)}.")
     if image.size == 0:
         raise InputError(f"A picture must have at least one pixel. Got shape {image.shape}.")
     return image
 
 
 def crop_square(image: Pixels, size: int, share: float = 1.0) -> Pixels:
-    """The central square, `share` of the picture's shorter side, scaled to (size, size, 3)."""
+    """Crop the central square, with a side of `share` times the shorter side, and resize it to (size, size, 3)."""
     height, width = check_pixels(image).shape[:2]
     edge = max(1, round(share * min(height, width)))
     top, left = (height - edge) // 2, (width - edge) // 2
@@ -25,7 +25,7 @@ def crop_square(image: Pixels, size: int, share: float = 1.0) -> Pixels:
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
-    """The picture as (height, width, 3): averaged where it shrinks, interpolated where it grows, else unchanged."""
+    """Resize a picture to (height, width, 3): by area averages to shrink it, by interpolation to enlarge it."""
     if image.shape[:2] == (height, width):
         return image
     shrinks = image.shape[0] > height or image.shape[1] > width

@@ -1,8 +1,8 @@
-"""Where local descriptors are computed: patches on a dense grid over several scales, and at Harris–Laplace corners.
+"""Positions of local descriptors: patches on a dense grid over several scales, and at Harris–Laplace corners.
 
-`scale` brings a picture to working size; `lay_grid` and `detect_corners` return `Points` on each of its levels, which
-are √2 apart. Sánchez, Perronnin, Mensink & Verbeek, "Image classification with the Fisher vector", IJCV 2013; corners:
-Mikolajczyk & Schmid, "Scale & affine invariant interest point detectors", IJCV 2004.
+`scale` resizes a picture to working size. `lay_grid` and `detect_corners` return `Points` on each of its levels, whose
+sizes differ by a factor of √2. Sánchez, Perronnin, Mensink & Verbeek, "Image classification with the Fisher vector",
+IJCV 2013; corners: Mikolajczyk & Schmid, "Scale & affine invariant interest point detectors", IJCV 2004.
 """
 
 import math
@@ -17,25 +17,26 @@ from lookalike.features.pixels import check_pixels, resize
 from lookalike.types import Pixels, Vectors
 
 AREA = 100_000
-"""Pixels of a picture at working size: larger ones are shrunk to it (Sánchez et al.)."""
+"""Maximum number of pixels at working size. Larger pictures are shrunk to it (Sánchez et al.)."""
 SIDE = math.ceil(math.sqrt(AREA))
-"""The shorter side that suffices for any shape: that of a square of this area."""
+"""The shorter side that suffices for any aspect ratio: the side of a square of this area."""
 RATIO = 8.0
-"""Maximum aspect ratio: a longer picture is squeezed to it, since a strip in its own shape would be a row of pixels."""
+"""Maximum aspect ratio. Longer pictures are squeezed to it, because a thin strip would shrink to a row of pixels."""
 PATCH = 24
 """Width of a patch in pixels of its level (Sánchez et al.)."""
 STEP = 7
-"""Pixels from patch to patch on a level: about 3,000 patches per picture (Sánchez et al.: 4, 10,000 patches)."""
+"""Step between patches in pixels of a level: gives about 3,000 patches per picture (Sánchez et al.: 4 and 10,000)."""
 LEVELS = 5
-"""Each 1/√2 of the one before: patches of 24, 34, 48, 68 and 96 pixels of the first (five as in Sánchez et al.)."""
+"""Number of levels, each 1/√2 the size of the previous one, as in Sánchez et al. In pixels of the first level, patches
+are 24, 34, 48, 68 and 96 pixels wide."""
 OCTAVES = 3
-"""Octaves in which corners are detected: up to the size of the widest patch of the grid."""
+"""Number of octaves in which corners are detected, up to the size of the widest patch of the grid."""
 MAX_CORNERS = 1000
-"""Maximum number of corners, the strongest: a third of the patches of the grid."""
+"""Maximum number of corners, about a third of the number of patches of the grid. The strongest are used."""
 
 
 class Points(NamedTuple):
-    """The patches on one level of a picture, upright squares."""
+    """The patches on one level of a picture. They are upright squares."""
 
     height: int
     width: int  # height and width of the level in pixels
@@ -44,12 +45,12 @@ class Points(NamedTuple):
 
     @property
     def places(self) -> Vectors:
-        """The centres as shares of the picture's width and height, (m, 2) float32."""
+        """The centres as fractions of the picture's width and height, (m, 2) float32."""
         return np.asarray((self.centres + 0.5) / (self.width, self.height), np.float32)
 
 
 def scale(image: Pixels) -> Pixels:
-    """The picture at working size: at most 100,000 pixels, at most 8:1, sides of one patch or more.
+    """Resize a picture to working size: at most 100,000 pixels, at most 8:1, both sides at least as long as a patch.
 
     >>> scale(np.zeros((4000, 5000, 3), np.uint8)).shape
     (283, 354, 3)
@@ -62,9 +63,9 @@ def scale(image: Pixels) -> Pixels:
     return resize(image, new_height, new_width)
 
 
-@lru_cache(maxsize=64)  # pictures of one collection are of few sizes
+@lru_cache(maxsize=64)  # pictures of one collection have few different sizes
 def lay_grid(height: int, width: int) -> tuple[Points, ...]:
-    """The grid of each level of a picture at working size; whole patches, row by row, centred to half a pixel.
+    """Return the grid of each level of a picture at working size: whole patches, row by row, centred to half a pixel.
 
     >>> [len(points.centres) for points in lay_grid(256, 384)]
     [1768, 828, 360, 160, 66]
@@ -78,13 +79,13 @@ def lay_grid(height: int, width: int) -> tuple[Points, ...]:
 
 
 def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
-    """The strongest Harris–Laplace corners of a grey picture at working size, level by level; some levels have none.
+    """Detect the strongest Harris–Laplace corners of a grey picture at working size, by level; levels can be empty.
 
-    A patch is as wide as 12 standard deviations of the corner's scale, as in Lowe's SIFT, and lies on the level where
-    that is nearest to 24 pixels: the cost of a patch does not grow with its size.
+    A patch is 12 standard deviations of the corner's scale wide, as in Lowe's SIFT. It is on the level where this width
+    is closest to 24 pixels, so the cost of a patch does not grow with its size.
     """
     found = cv2.xfeatures2d.HarrisLaplaceFeatureDetector.create(numOctaves=OCTAVES).detect(gray)
-    # A corner's `size` is 6 standard deviations. Sorted by all its properties, so that ties have an order, too.
+    # A corner's `size` is 6 standard deviations. Sorting by all properties makes the order of ties deterministic.
     corners = sorted((-p.response, p.pt[1], p.pt[0], 2 * p.size) for p in found)[:MAX_CORNERS]
     y, x, widths = np.array(corners, np.float32).reshape(-1, 4).T[1:]
     sizes = level_sizes(*gray.shape)
@@ -99,7 +100,7 @@ def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
 
 
 def level_sizes(height: int, width: int) -> list[tuple[int, int]]:
-    """Height and width of each level on which a patch fits; the first is the picture itself.
+    """Return the height and width of each level that is large enough for a patch; the first is the picture itself.
 
     >>> level_sizes(256, 384)
     [(256, 384), (181, 272), (128, 192), (91, 136), (64, 96)]
@@ -109,13 +110,13 @@ def level_sizes(height: int, width: int) -> list[tuple[int, int]]:
 
 
 def _ticks(length: int) -> NDArray[np.int64]:
-    """The centres of patches along a side."""
+    """Return the centres of patches along a side."""
     n = (length - PATCH - 1) // STEP + 1
     return np.arange(n) * STEP + (length - 1 - (n - 1) * STEP) // 2
 
 
 def _frozen(values: NDArray[Any]) -> Vectors:
-    """The values as read-only float32: all pictures of a size share them."""
+    """Return the values as read-only float32, because all pictures of the same size share them."""
     values = values.astype(np.float32)
     values.flags.writeable = False
     return values

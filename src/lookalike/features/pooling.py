@@ -1,4 +1,4 @@
-"""Pooling of feature maps (n, c, h, w) and tokens (n, tokens, c) to one row per picture, (n, c).
+"""Pooling of feature maps (n, c, h, w) and tokens (n, tokens, c) to one vector per picture, (n, c).
 
 Pools are ONNX graphs that run inside the network or after it. GeM: Radenović, Tolias & Chum, "Fine-tuning CNN image
 retrieval with no human annotation", 2018. SPoC: Babenko & Lempitsky, "Aggregating deep convolutional features for image
@@ -15,11 +15,11 @@ from onnx.parser import parse_graph
 
 SCALES = (1, 2, 3)
 OVERLAP = 0.4
-"""R-MAC's regions: their scales, and the share by which neighbours at scale 1 overlap."""
+"""Regions of R-MAC: their scales, and the fraction by which neighbours at scale 1 overlap."""
 
 
 def pool_graph(pool: str, shape: Sequence[int], p: float = 3.0) -> GraphProto:
-    """The graph from "map", (n, *shape), to "row", (n, c); shape is c, h, w or tokens, c."""
+    """Return the graph from "map", (n, *shape), to "row", (n, c), where shape is (c, h, w) or (tokens, c)."""
     _, steps = POOLS[pool]
     return parse_graph(f"""
         pool (float[n, {", ".join(map(str, shape))}] map) => (float[n, c] row)
@@ -32,14 +32,16 @@ def pool_graph(pool: str, shape: Sequence[int], p: float = 3.0) -> GraphProto:
 
 
 def pools_for(axes: int) -> list[str]:
-    """The names of the pools for an array with this number of axes."""
+    """Return the names of the pools for an array with this number of axes."""
     return [name for name, (wanted, _) in POOLS.items() if wanted == axes]
 
 
 def _spoc_steps(h: int, w: int) -> str:
-    """The sum over places, weighted by a Gaussian that has three sigmas from the centre to the border."""
+    """Return the steps of SPoC: the sum over positions, weighted by a Gaussian, three sigmas to the border."""
     sigma = min(h, w) / 2 / 3
-    y, x = (np.arange(length) + 0.5 - length / 2 for length in (h, w))  # centres of cells, from the map's centre
+    y, x = (
+        np.arange(length) + 0.5 - length / 2 for length in (h, w)
+    )  # centres of cells, relative to the centre of the map
     prior = np.exp(-(y[:, None] ** 2 + x**2) / (2 * sigma**2))  # (h, w)
     return f"""
         prior = Constant <value = float[{h}, {w}] {{{", ".join(f"{share:.9g}" for share in prior.ravel())}}}> ()
@@ -50,11 +52,11 @@ def _spoc_steps(h: int, w: int) -> str:
 
 
 def _rmac_steps(h: int, w: int) -> str:
-    """The sum of the maxima of all regions, each a unit row. (The paper whitens the rows before it adds them.)"""
+    """Return the steps of R-MAC: the sum of the normalised maxima of all regions. (The paper also whitens them.)"""
     steps = ""
     for scale in SCALES:
         edge, tops, lefts = _lay_regions(h, w, scale)
-        # The maxima of all squares of this size, then a choice of them: fewer steps than cropping each region.
+        # Compute the maxima of all squares of this size, then select some: fewer steps than cropping each region.
         steps += f"""
             tops{scale} = Constant <value_ints = {tops}> ()
             lefts{scale} = Constant <value_ints = {lefts}> ()
@@ -77,9 +79,9 @@ def _rmac_steps(h: int, w: int) -> str:
 
 
 def _lay_regions(h: int, w: int, scale: int) -> tuple[int, list[int], list[int]]:
-    """The edge of the square regions at a scale, their first rows, and their first columns."""
+    """Return the edge of the square regions at a scale, their first rows, and their first columns."""
     short, long = sorted((h, w))
-    along = 1  # regions along the longer side at scale 1: as many as make their overlap most nearly OVERLAP
+    along = 1  # regions along the longer side at scale 1, chosen to bring their overlap closest to OVERLAP
     if long > short:
         most = math.ceil((long - short) / (short * (1 - OVERLAP))) + 1
         along = min(range(2, most + 1), key=lambda m: abs(1 - (long - short) / (short * (m - 1)) - OVERLAP))
@@ -109,5 +111,5 @@ POOLS: dict[str, tuple[int, str | Callable[[int, int], str]]] = {
     "cls": (3, "pooled = Gather <axis = 1> (map, first)"),
     "mean": (3, "pooled = ReduceMean <axes = [1], keepdims = 0> (map)"),
 }
-"""Name → the number of axes it pools from, and the steps from `map` to `pooled`, (n, c) or (n, c, 1, 1): as text, or a
-function that returns them for maps of a height and a width."""
+"""For each pool: the number of axes of its input, and the steps from `map` to `pooled`, (n, c) or (n, c, 1, 1), as text
+or as a function that returns the text for a given height and width."""

@@ -1,6 +1,6 @@
 """Read weights from torch's legacy `.pth` files, without torch and without running code from the file.
 
-A pickle can name any function to call; this reader accepts tensors and nothing else.
+A pickle can name any function to call. This reader accepts only tensors.
 """
 
 import io
@@ -22,18 +22,18 @@ STORAGES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 
 
 def read_pth(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The tensors, by name, of a state dictionary that `torch.save` wrote in the legacy format."""
+    """Return the tensors, by name, of a state dictionary that `torch.save` wrote in the legacy format."""
     file = io.BytesIO(Path(path).read_bytes())
     try:
         if _Tensors(file).load() != MAGIC or _Tensors(file).load() != PROTOCOL:
-            raise ValueError("it does not begin as such a file does")
-        _Tensors(file).load()  # a description of the writing machine; torch writes storages as little-endian on all
+            raise ValueError("it is not a legacy .pth file")
+        _Tensors(file).load()  # a description of the writing machine; storages are little-endian on every machine
         tensors: dict[str, _Tensor] = _Tensors(file).load()
         keys: list[str] = _Tensors(file).load()
         kinds = {tensor.storage.key: tensor.storage.dtype for tensor in tensors.values()}
         storages = {key: _read_storage(file, kinds[key]) for key in keys}
         return {name: tensor.cut(storages[tensor.storage.key]) for name, tensor in tensors.items()}
-    except Exception as error:  # noqa: BLE001 (damage inside a pickle shows as almost any exception)
+    except Exception as error:  # noqa: BLE001 (a damaged pickle can raise almost any exception)
         raise InputError(f"Cannot read weights from {path}: {error or type(error).__name__}.") from None
 
 
@@ -43,7 +43,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """The arguments of torch's `_rebuild_tensor_v2`; the last two do not affect the numbers."""
+    """The arguments of torch's `_rebuild_tensor_v2`. The last two do not affect the values."""
 
     storage: _Storage
     offset: int
@@ -54,7 +54,7 @@ class _Tensor(NamedTuple):
 
     def cut(self, numbers: NDArray[Any]) -> NDArray[Any]:
         if math.prod(self.shape) > len(numbers):  # strides of zero could demand any amount of memory
-            raise ValueError(f"a tensor of shape {self.shape} has {len(numbers)} numbers")
+            raise ValueError(f"a tensor of shape {self.shape} has {len(numbers)} values")
         item = numbers.itemsize
         # NumPy raises for an offset or strides outside the buffer.
         strides = [step * item for step in self.strides]
@@ -63,7 +63,7 @@ class _Tensor(NamedTuple):
 
 
 class _Tensors(pickle.Unpickler):
-    """Unpickles tensors, their storages and dictionaries; raises for every other name."""
+    """An unpickler of tensors, their storages and dictionaries that raises an error for every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -72,7 +72,7 @@ class _Tensors(pickle.Unpickler):
             return OrderedDict
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only tensors are admitted")
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}; only tensors are allowed")
 
     def persistent_load(self, pid: Any) -> _Storage:
         _, dtype, key, *_ = pid  # "storage", its class, its key, then its device and length

@@ -1,7 +1,7 @@
-"""SIFT at many points of a picture, in grey and in colour: the directions of edges, whatever their contrast.
+"""SIFT at many points of a picture, in grey and in colour: the directions of edges, independent of their contrast.
 
-`Sift` describes the grey picture by 128 numbers per patch, the colour variants three channels by 128 each. They differ
-in the changes of light that leave a row unchanged. OpenCV computes SIFT.
+`Sift` computes 128 values per patch of the grey picture. The colour variants compute 128 values for each of three
+channels. They differ in the changes of light to which they are invariant. OpenCV computes SIFT.
 
 Lowe, "Distinctive image features from scale-invariant keypoints", IJCV 2004; rootSIFT: Arandjelović & Zisserman, "Three
 things everyone should know to improve object retrieval", CVPR 2012; colour: van de Sande, Gevers & Snoek, "Evaluating
@@ -22,21 +22,21 @@ from lookalike.features.points import SIDE, Points, detect_corners, lay_grid, sc
 from lookalike.types import Local, OneOf, Patches, Pixels, Vectors
 
 DIM = 128
-"""Numbers per channel: 4 × 4 cells of 8 directions."""
+"""Dimensions per channel: 4 × 4 cells of 8 directions."""
 POINTS = ("dense", "harris", "both")
 SIGMA = 1.0
-"""Pixels of blur that a level gets first: a sixth of a cell. (Lowe's third would leave less of small things.)"""
+"""Standard deviation of the blur of each level in pixels: a sixth of a cell. Lowe's third would remove more detail."""
 
 
 class Sift(Local):
-    """SIFT of the grey picture, upright, on a dense grid of several scales or at corners.
+    """Upright SIFT of the grey picture, on a dense grid of several scales or at corners.
 
-    A flat patch gives a row of zeros. A picture without corners is described on the grid.
+    A flat patch gives a zero vector. A picture without corners uses the grid.
 
     Parameters
     ----------
-    points : "dense", the grid; "harris", Harris–Laplace corners; "both", the grid, then the corners.
-    root : rootSIFT, rows of Euclidean length 1; else OpenCV's numbers, 0 to 255.
+    points : "dense" for the grid, "harris" for Harris–Laplace corners, "both" for the grid followed by the corners.
+    root : compute rootSIFT, which has Euclidean length 1; otherwise OpenCV's values from 0 to 255.
 
     Examples
     --------
@@ -53,14 +53,14 @@ class Sift(Local):
 
     def __init__(self, points: Annotated[str, OneOf(POINTS)] = "dense", root: bool = True):
         if points not in POINTS:
-            raise UnknownNameError("choice of points", str(points), POINTS)
+            raise UnknownNameError("kind of points", str(points), POINTS)
         if not isinstance(root, bool):
             raise InputError(f"root must be True or False. Got {root!r}.")
         self.points = points
         self.root = root
 
     def prepare(self, image: Pixels) -> tuple[NDArray[np.uint8], Vectors]:
-        """OpenCV's SIFT, (m, dim) uint8, which is exact, and the places of the patches, (m, 2) float32."""
+        """Return OpenCV's SIFT, (m, dim) uint8, without loss, and the positions of the patches, (m, 2) float32."""
         picture = scale(image)
         planes = self._planes(picture)
         rows, places = [], []
@@ -71,15 +71,15 @@ class Sift(Local):
         return np.concatenate(rows), np.concatenate(places)
 
     def describe(self, prepared: Sequence[tuple[NDArray[Any], Vectors]]) -> list[Patches]:
-        """The patches of each picture, (m, dim) and (m, 2) float32."""
+        """Return the patches of each picture, (m, dim) and (m, 2) float32."""
         return [Patches(_root(rows) if self.root else rows.astype(np.float32), places) for rows, places in prepared]
 
     def _planes(self, picture: Pixels) -> list[NDArray[np.uint8]]:
-        """The channels to describe, (height, width) each."""
+        """Return the channels for which SIFT is computed, (height, width) each."""
         return [_gray(picture)]
 
     def _points(self, picture: Pixels) -> list[tuple[Points, list[Any]]]:
-        """Levels with their patches, also as OpenCV's keypoints; at least one patch in all."""
+        """Return the levels with their patches, also as OpenCV keypoints; at least one patch in total."""
         corners = detect_corners(_gray(picture)) if self.points != "dense" else ()
         found = [(points, _keypoints(points)) for points in corners if len(points.widths)]
         return found if found and self.points == "harris" else [*_grid(*picture.shape[:2]), *found]
@@ -88,7 +88,7 @@ class Sift(Local):
 class RgbSift(Sift):
     """SIFT of red, green and blue. Options as in `Sift`.
 
-    Unchanged when light becomes stronger or is added, in each channel by a factor and a sum of its own.
+    Invariant to a change of brightness by a factor and an offset, which can differ between channels.
     """
 
     dim = 3 * DIM
@@ -98,9 +98,9 @@ class RgbSift(Sift):
 
 
 class OpponentSift(Sift):
-    """SIFT of the opponent channels: O1, red against green; O2, yellow against blue; O3, light. Options as in `Sift`.
+    """SIFT of the opponent channels: O1, red–green; O2, yellow–blue; O3, intensity. Options as in `Sift`.
 
-    Unchanged when light becomes stronger or is added, equally in all channels.
+    Invariant to a change of brightness by a factor and an offset, equal in all channels.
     """
 
     dim = 3 * DIM
@@ -110,9 +110,10 @@ class OpponentSift(Sift):
 
 
 class CSift(Sift):
-    """SIFT of the C-invariant: O1 / O3, O2 / O3, and light, O3, of the opponent channels. Options as in `Sift`.
+    """SIFT of the C-invariant: O1 / O3, O2 / O3 and the intensity O3 of the opponent channels. Options as in `Sift`.
 
-    Unchanged when light becomes stronger, equally in all channels. Shadows do not change O1 / O3 and O2 / O3.
+    Invariant to a change of brightness by a factor, equal in all channels. O1 / O3 and O2 / O3 are also invariant to
+    shadows.
     """
 
     dim = 3 * DIM
@@ -123,9 +124,9 @@ class CSift(Sift):
 
 
 class RgSift(Sift):
-    """SIFT of the chromaticities r = R / (R + G + B), g = G / (R + G + B), and of light. Options as in `Sift`.
+    """SIFT of the chromaticities r = R / (R + G + B), g = G / (R + G + B) and of the intensity. Options as in `Sift`.
 
-    Unchanged when light becomes stronger, equally in all channels. Shadows do not change r and g.
+    Invariant to a change of brightness by a factor, equal in all channels. r and g are also invariant to shadows.
     """
 
     dim = 3 * DIM
@@ -140,20 +141,20 @@ def _gray(picture: Pixels) -> NDArray[np.uint8]:
 
 
 def _opponents(picture: Pixels) -> tuple[NDArray[np.int16], NDArray[np.int16], NDArray[np.int16]]:
-    """√2·O1, √6·O2 and √3·O3: whole numbers, since a channel's factor does not change its SIFT."""
+    """Return √2·O1, √6·O2 and √3·O3, which are integers. The factor of a channel does not change its SIFT."""
     red, green, blue = np.moveaxis(picture.astype(np.int16), 2, 0)
     return red - green, red + green - 2 * blue, red + green + blue
 
 
 def _divide(values: NDArray[Any], light: NDArray[np.int16], black: float = 0.0) -> Vectors:
-    """values / light, (height, width); `black`, the value of grey, where there is no light."""
+    """Return values / light, (height, width); `black`, the value of grey, for pixels without light."""
     shares = np.full(values.shape, black, np.float32)
     np.divide(values, light, out=shares, where=light > 0, dtype=np.float32)
     return shares
 
 
 def _stretch(plane: NDArray[Any]) -> NDArray[np.uint8]:
-    """A channel as bytes for OpenCV's SIFT, stretched to 0 to 255, so that rounding affects weak colours little."""
+    """Stretch a channel to bytes from 0 to 255 for OpenCV's SIFT, which reduces rounding errors of weak colours."""
     values = plane.astype(np.float32)
     low, high = values.min(), values.max()
     return np.asarray(np.rint((values - low) * (255 / (high - low or 1))), np.uint8)
@@ -165,8 +166,10 @@ def _grid(height: int, width: int) -> list[tuple[Points, list[Any]]]:
 
 
 def _keypoints(points: Points) -> list[Any]:
-    """OpenCV's keypoints: `size` is 2/3 of a cell, 1/6 of the patch; angle 0 (-1, the default, turns by a degree);
-    octave 0 makes it use the level as it is, not doubled.
+    """Return OpenCV keypoints for patches.
+
+    `size` is two thirds of a cell, which is a sixth of the patch. The angle is 0, because the default, -1, rotates by a
+    degree. Octave 0 makes OpenCV use the level without doubling its size.
     """
     return [
         cv2.KeyPoint(x=x, y=y, size=width / 6, angle=0.0, octave=0)
@@ -175,14 +178,14 @@ def _keypoints(points: Points) -> list[Any]:
 
 
 def _compute(plane: NDArray[np.uint8], keypoints: list[Any]) -> NDArray[np.uint8]:
-    """SIFT at these points, (m, 128). One layer per octave is the least that OpenCV can be told to blur."""
+    """Return SIFT at these points, (m, 128). One layer per octave makes OpenCV blur as little as possible."""
     sift = cv2.SIFT.create(nOctaveLayers=1, sigma=SIGMA)
     _, rows = sift.compute(plane, keypoints)
-    assert len(rows) == len(keypoints)  # some of OpenCV's descriptors skip points; places would be wrong
+    assert len(rows) == len(keypoints)  # some OpenCV descriptors skip points, and positions would be wrong
     return np.asarray(rows, np.uint8)
 
 
 def _root(rows: NDArray[np.uint8]) -> Vectors:
     X = rows.astype(np.float32)
-    X /= np.maximum(X.sum(axis=1, keepdims=True), 1)  # whole numbers: below 1 there is only 0
+    X /= np.maximum(X.sum(axis=1, keepdims=True), 1)  # sums are integers: only 0 is below 1
     return np.sqrt(X, out=X)

@@ -16,27 +16,27 @@ from lookalike.features.clustering import kmeans
 from lookalike.types import LocalSpec, Patches, Progress, Vectors
 
 ROUNDING = 1e-5
-"""A sum of residuals shorter than this share of its two terms is rounding noise and counts as 0."""
+"""A sum of residuals shorter than this fraction of its two terms is a rounding error and is set to 0."""
 
 
 class Vlad(Vocabulary):
-    """Residuals of local descriptors to their nearest word, summed for each word: k · D numbers per cell.
+    """Residuals of local descriptors to their nearest word, summed per word: k · D dimensions per cell.
 
-    Each word's sum is rotated to the principal axes of the residuals around that word and scaled to unit length (in
-    either order, since a rotation keeps lengths); then each number is replaced by its signed root, which acts along
-    these axes; then cells and the whole row are scaled to unit length.
+    The sum of each word is rotated to the principal axes of the residuals around that word and scaled to unit length.
+    (The order does not matter, because a rotation keeps lengths.) Then each value is replaced by its signed square
+    root. Finally, cells and the whole vector are scaled to unit length.
 
     Parameters
     ----------
-    local : the spec of a local.
+    local : spec of a local descriptor.
     k : number of words.
     patch_dim : longer patches, such as those of networks, are reduced to this length by PCA; others are unchanged.
-    pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell is zeros.
-    random_state : seed of the sample of patches and of the words.
+    pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell gives zeros.
+    random_state : random seed of the sample of patches and of the words.
 
     Attributes
     ----------
-    words_ : (k, D) float32, D the smaller of patch_dim and the local's dim.
+    words_ : (k, D) float32, where D is the smaller of patch_dim and the dim of the local descriptor.
     rotations_ : (k, D, D) float32, the axes of each word as rows, by decreasing variance.
     center_, components_ : (d,) and (D, d) float32, the PCA, if patches are reduced.
 
@@ -56,13 +56,13 @@ class Vlad(Vocabulary):
         random_state: int = 0,
     ):
         if not isinstance(local, str):
-            raise InputError(f"local must be the spec of a local, such as 'sift()'. Got {local!r}.")
+            raise InputError(f"local must be the spec of a local descriptor, such as 'sift()'. Got {local!r}.")
         self.local = local
         super().__init__([local], k, patch_dim, pyramid, random_state)
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Number of dimensions."""
         return self.k * self._lengths()[0] * count_cells(self._levels)
 
     def _lengths(self) -> list[int]:
@@ -80,7 +80,7 @@ class Vlad(Vocabulary):
         for word in range(self.k):
             progress("fitting the vocabulary", word, self.k)
             residuals = rows[nearest == word] - words[word]
-            few = max(0, D + 1 - len(residuals))  # too few for D axes: padded with zeros, which have no direction
+            few = max(0, D + 1 - len(residuals))  # too few for D axes: pad with zeros
             rotations[word] = principal(np.concatenate([residuals, np.zeros((few, D), np.float32)]), D)[1]
         progress("fitting the vocabulary", self.k, self.k)
         if pca is not None:
@@ -116,5 +116,5 @@ class Vlad(Vocabulary):
 
 
 def _nearest(X: Vectors, words: Vectors) -> NDArray[np.intp]:
-    """The word nearest to each row, (m,)."""
+    """Return the index of the word nearest to each row, (m,)."""
     return np.asarray(np.argmax(X @ words.T - 0.5 * np.sum(words * words, axis=1), axis=1))

@@ -1,12 +1,12 @@
 """Pictures: from files to pixels.
 
-sources      which picture files are in a folder, an archive, a list or a pattern? `walk`, `locate`
-archives     the members of tar and zip archives, read in place
-files        the bytes of one file, within `Limits`
-decoding     a file's upright RGB pixels: `read`; its id: `identify`
-workers      reading many pictures in separate processes: `ReadPool`
-same_photo   are two pictures the same photo, re-encoded, resized or cropped? `difference`
-demo         drawn pictures for the demo and for tests: `draw_folder`
+sources      list the picture files of folders, archives, lists and patterns: `walk`, `locate`
+archives     list and read the members of tar and zip archives
+files        read the bytes of one file, within `Limits`
+decoding     decode a file to upright RGB pixels: `read`; compute its id: `identify`
+workers      read many pictures in separate processes: `ReadPool`
+same_photo   compare two pictures: the same photo, re-encoded, resized or cropped? `difference`
+demo         synthetic pictures for the demo and for tests: `draw_folder`
 """
 
 import lazy_loader

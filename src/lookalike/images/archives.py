@@ -1,10 +1,10 @@
-"""The members of tar and zip archives, listed lazily and read in place: nothing is unpacked to disk.
+"""List and read the members of tar and zip archives lazily, without unpacking them to disk.
 
-A `Member` of a plain tar or of a zip has the position of its bytes; one of a compressed tar carries the bytes. Names of
-members are never used as paths, so absolute names and `..` are harmless.
+A `Member` of a plain tar or of a zip has the position of its bytes. A member of a compressed tar carries the bytes.
+Member names are never used as paths, so absolute names and `..` are harmless.
 
-An archive is not trusted. Its headers, its directory and its decoder take no more memory than `Limits` allows: tarfile
-and zipfile read as many bytes as the archive declares, so they read through `_Bounded`.
+Archives are not trusted. Their headers, directories and decoders use no more memory than `Limits` allows. tarfile and
+zipfile read as many bytes as an archive declares, so they read through `_Bounded`.
 """
 
 import bz2
@@ -29,20 +29,20 @@ SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".ta
 
 MAX_RATIO = 200
 FREE_BYTES = 256 * 2**20
-"""A compressed tar may unpack to MAX_RATIO times its size plus FREE_BYTES; pictures hardly compress, bombs do."""
+"""A compressed tar can unpack to MAX_RATIO times its size plus FREE_BYTES. Pictures hardly compress, bombs do."""
 
 HEADER_BYTES = 2**20
-"""Largest size of a tar member's headers, with long names, pax records and sparse maps; the standard has no limit."""
+"""Largest size of a tar member's headers, including long names, pax records and sparse maps. tar has no limit."""
 
 DIRECTORY_COST = 24
-"""Memory in bytes that each byte of a zip's directory takes at worst, once zipfile and `sources` have listed it."""
+"""Largest number of bytes of memory that zipfile and `sources` need per byte of a zip's directory."""
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file in an archive. `problem` is the reason why it cannot be read; otherwise one of the last three is set."""
+    """A file in an archive. Either `problem`, the reason why it cannot be read, or one of the last three is set."""
 
     name: str
     size: int
@@ -58,12 +58,12 @@ def is_archive(path: str) -> bool:
 
 
 def is_compressed_tar(path: str) -> bool:
-    """Whether this archive can only be read from its beginning."""
+    """Whether an archive is a compressed tar, which can only be read sequentially."""
     return not path.lower().endswith(".zip") and _compression(path) is not None
 
 
 def list_members(path: str, wanted: Callable[[str], bool], limits: Limits) -> Iterator[Member]:
-    """Yield the members whose names are wanted. Raises SourceError if the archive is damaged, possibly after some."""
+    """Yield the members whose name `wanted` accepts. Raises SourceError at the first damaged part of the archive."""
     try:
         if path.lower().endswith(".zip"):
             yield from _list_zip(path, wanted, limits)
@@ -74,7 +74,7 @@ def list_members(path: str, wanted: Callable[[str], bool], limits: Limits) -> It
     except (PermissionError, FileNotFoundError) as error:
         raise SourceError(describe_error(error)) from None
     except Exception as error:  # noqa: BLE001 — hostile bytes make decoders raise any error
-        raise SourceError(f"damaged archive: {str(error) or type(error).__name__}") from None
+        raise SourceError(f"it is a damaged archive ({str(error) or type(error).__name__})") from None
 
 
 def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
@@ -91,7 +91,7 @@ def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
     except OSError as error:
         raise ImageError(describe_error(error)) from None
     if len(data) < size:
-        raise ImageError("truncated: the archive ends before the picture does")
+        raise ImageError("it is truncated, because its archive is")
     return data
 
 
@@ -103,8 +103,10 @@ def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
         info = archive.infolist()[index]
         limits.check_bytes(info.file_size)
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            # For other methods, zipfile does not limit what the decoder returns: 40 bytes of bzip2 can become 45 MB.
-            raise ImageError(f"compressed by method {info.compress_type} of zip; only 0 and 8 (deflate) are read")
+            # For other methods, zipfile does not limit the decoder's output: 40 bytes of bzip2 can become 45 MB.
+            raise ImageError(
+                f"it uses zip compression method {info.compress_type}; only 0 (stored) and 8 (deflate) are supported"
+            )
         with archive.open(info) as file:
             return file.read(info.file_size)  # if this size is wrong, so is the checksum
     except OSError as error:
@@ -112,12 +114,12 @@ def read_zipped(path: str, mtime_ns: int, index: int, limits: Limits) -> bytes:
     except ImageError:
         raise
     except Exception as error:  # noqa: BLE001 — as in list_members
-        text = "encrypted" if "password" in str(error) else f"damaged in its archive: {error}"
-        raise ImageError(text[:160]) from None
+        damage = "it is encrypted" if "password" in str(error) else f"it is damaged in its archive ({str(error)[:120]})"
+        raise ImageError(damage) from None
 
 
 class _Header(tarfile.TarInfo):
-    """Raises an error for a damaged header; tarfile itself treats it as the end of the archive."""
+    """A header that raises an error if it is damaged. tarfile itself treats that as the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -128,7 +130,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _Bounded:
-    """A file of which at most `left` bytes can be read; `problem` is the error message for a larger read."""
+    """A file that allows at most `left` more bytes to be read; `problem` is the error message for a larger read."""
 
     def __init__(self, file: IO[bytes], left: int, problem: str):
         self.file = file
@@ -153,7 +155,7 @@ class _Bounded:
 
 
 class _Xz(io.RawIOBase):
-    """The content of an xz file, read forwards. Unlike `lzma.open`, it limits the memory of the decoder."""
+    """The content of an xz file, read sequentially. Unlike `lzma.open`, it limits the memory of the decoder."""
 
     def __init__(self, file: IO[bytes], limits: Limits):
         self._file = file
@@ -172,7 +174,7 @@ class _Xz(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         if whence != os.SEEK_SET or offset < self._position:
-            raise io.UnsupportedOperation("an xz file is only read forwards")
+            raise io.UnsupportedOperation("an xz file can only be read sequentially")
         while self._position < offset and self.read(min(offset - self._position, io.DEFAULT_BUFFER_SIZE)):
             pass
         return self._position
@@ -180,7 +182,7 @@ class _Xz(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = b""
         while not data:
-            if self._decoder.eof:  # another stream may follow, after padding
+            if self._decoder.eof:  # another stream can follow, after padding
                 head = self._decoder.unused_data.lstrip(b"\0")
                 while not head and (block := self._file.read(io.DEFAULT_BUFFER_SIZE)):
                     head = block.lstrip(b"\0")
@@ -223,22 +225,22 @@ def _list_tar(path: str, wanted: Callable[[str], bool], limits: Limits) -> Itera
 
 
 def _read_headers(file: IO[bytes], max_offset: int) -> Iterator[tarfile.TarInfo]:
-    """Yield the header of each member of a tar; the file is then at the member's first byte."""
+    """Yield the header of each member of a tar, with the file positioned at the member's first byte."""
     while True:
-        header = _Bounded(file, HEADER_BYTES, f"a header of more than {HEADER_BYTES} bytes")
-        # A TarFile keeps every header that it has read, so each header gets a TarFile of its own.
+        header = _Bounded(file, HEADER_BYTES, f"it has a header of more than {HEADER_BYTES} bytes")
+        # A TarFile keeps every header that it has read in memory, so each header gets its own TarFile.
         with tarfile.open(fileobj=cast(IO[bytes], header), mode="r:", tarinfo=_Header) as archive:
             info = archive.next()
         if info is None:
             return
         if info.size < 0:
-            raise tarfile.ReadError("a negative size")
+            raise tarfile.ReadError("a member has a negative size")
         if archive.offset > max_offset:
             raise tarfile.ReadError(f"it unpacks to more than {MAX_RATIO} times its size")
         yield info
         position = file.tell()
         if archive.offset < position:
-            raise tarfile.ReadError("members that overlap")
+            raise tarfile.ReadError("members overlap")
         if archive.offset > position:
             file.seek(archive.offset - 1)
             if not file.read(1):
@@ -246,9 +248,9 @@ def _read_headers(file: IO[bytes], max_offset: int) -> Iterator[tarfile.TarInfo]
 
 
 def _problem(info: tarfile.TarInfo, limits: Limits) -> str | None:
-    """Return why a member cannot be read; None if it can."""
+    """Return the reason why a member cannot be read, or None if it can."""
     if not info.isreg() or info.issparse():
-        return "a link, a device or a sparse file in an archive"
+        return "it is a link, a device or a sparse file in an archive"
     try:
         limits.check_bytes(info.size)
     except ImageError as error:
@@ -265,13 +267,13 @@ def _list_zip(path: str, wanted: Callable[[str], bool], limits: Limits) -> Itera
 def _open_zip(path: str, limits: Limits) -> zipfile.ZipFile:
     file = Path(path).open("rb")  # noqa: SIM115 — closed with the archive
     max_bytes = limits.max_listing_bytes // DIRECTORY_COST
-    bounded = _Bounded(file, max_bytes, f"its directory takes more than {max_bytes} bytes. Split the archive")
+    bounded = _Bounded(file, max_bytes, f"its directory is larger than {max_bytes} bytes; split the archive")
     try:
         archive = zipfile.ZipFile(cast(IO[bytes], bounded))
     except BaseException:
         file.close()
         raise
-    bounded.left = sys.maxsize  # the directory is read; `read_zipped` limits members
+    bounded.left = sys.maxsize  # the directory has been read; `read_zipped` limits the members
     weakref.finalize(archive, file.close)
     return archive
 
@@ -282,7 +284,7 @@ def _reopen_zip(path: str, mtime_ns: int, limits: Limits) -> zipfile.ZipFile:  #
 
 
 def _compression(path: str) -> str | None:
-    """Return the compression of a tar, judged by its content; None for a plain tar."""
+    """Return the compression of a tar, detected from its content, or None for a plain tar."""
     with Path(path).open("rb") as file:
         head = file.read(8)
     return next((name for start, name in _COMPRESSIONS.items() if head.startswith(start)), None)
@@ -302,4 +304,4 @@ def _open_tar(path: str, compression: str | None, limits: Limits) -> IO[bytes]:
 
 def _check_unchanged(found: os.stat_result, mtime_ns: int) -> None:
     if found.st_mtime_ns != mtime_ns:
-        raise ImageError("the archive changed since it was listed")
+        raise ImageError("its archive has changed since it was listed")

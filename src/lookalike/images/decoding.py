@@ -1,8 +1,8 @@
-"""Decoding: from a picture file to upright RGB pixels, whatever its format, mode and orientation.
+"""Decode picture files of any format, colour mode and orientation to upright RGB pixels.
 
-`read` returns a `Picture` with (height, width, 3) uint8 RGB pixels, the full size, the format and the time. It raises
-an `ImageError` for everything else; the message is the reason, short enough for a report. The id of an item comes from
-a digest of the file's bytes: `identify`.
+`read` returns a `Picture` with (height, width, 3) uint8 RGB pixels, the full size, the format and the time. If it
+cannot, it raises an `ImageError` whose message is a clause such as "it is empty", which callers put into a sentence.
+`identify` computes the id of an item from a digest of the file's bytes.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ _FORMATS = re.compile(
     rb"|(?P<TIFF>II[*+]\0|MM\0[*+])|(?P<BMP>BM)|(?P<AVIF>.{4}ftyp.{0,48}?avi[fs])|(?P<HEIF>.{4}ftyp(hei|hev|mif1|msf1))",
     re.DOTALL,
 )
-"""Formats by content, never by file name. Other formats never reach a decoder: Pillow's EPS plugin runs a program."""
+"""Signatures of the supported formats. Other files must not reach a decoder: Pillow's EPS plugin runs a program."""
 
 _OTHER_FORMATS = {
     b"%PDF": "a PDF",
     b"%!PS": "PostScript",
     b"\x7fELF": "a program",
     b"PK": "a zip archive",
-    b"\x1f\x8b": "gzip",
+    b"\x1f\x8b": "a gzip file",
     b"<": "HTML, SVG or XML",
 }
 
 _VAGUE_ERRORS = ("not identified by this driver", "cannot load this image")
-"""Messages of Pillow that do not name a reason."""
+"""Messages of Pillow that give no reason."""
 
 _UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     2: lambda pixels: pixels[:, ::-1],
@@ -58,30 +58,30 @@ _UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     7: lambda pixels: pixels[::-1, ::-1].transpose(1, 0, 2),
     8: lambda pixels: pixels[:, ::-1].transpose(1, 0, 2),
 }
-"""The operation that undoes each EXIF orientation."""
+"""The operation that turns pixels of each EXIF orientation upright."""
 
 _ROTATED_HERE = ("JPEG", "PNG", "WEBP")
-"""Pillow applies the orientation of a TIFF itself; AVIF and HEIC decoders apply that of the container, not of EXIF."""
+"""Formats whose orientation we apply. Pillow rotates TIFFs; the AVIF and HEIC decoders use the container's rotation."""
 
 _ORIENTATION, _DATE, _EXIF_IFD, _TAKEN, _TAKEN_OFFSET = 0x0112, 0x0132, 0x8769, 0x9003, 0x9011
 _TIFF_PLACES = ((273, 279), (324, 325))
-"""Tags of the offsets and lengths of strips and of tiles."""
+"""TIFF tags of the offsets and lengths of strips and of tiles."""
 _BITS, _PHOTOMETRIC = 258, 262
-"""Tags of a TIFF: bits per sample; 0 if white is zero."""
+"""TIFF tags: bits per sample, and the photometric interpretation, which is 0 if white is zero."""
 
 BAND_PIXELS = 2**20
-"""Pixels that are converted to RGB at a time, so that memory does not hold three copies of a large picture."""
+"""Number of pixels converted to RGB at a time, so that memory does not hold three copies of a large picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A decoded picture. `width` and `height` are those of the full, upright picture; `pixels` may be smaller."""
+    """A decoded picture. `width` and `height` are those of the full, upright picture; `pixels` can be smaller."""
 
     pixels: Pixels  # (h, w, 3) uint8 RGB
     width: int
     height: int
     format: str  # "jpeg", "png", …
-    taken_at: float | None  # POSIX seconds, from EXIF; a time without a zone counts as UTC
+    taken_at: float | None  # POSIX seconds, from EXIF; a time without a time zone is read as UTC
 
 
 def digest_content(data: bytes) -> bytes:
@@ -90,7 +90,7 @@ def digest_content(data: bytes) -> bytes:
 
 
 def content_id(content: bytes) -> int:
-    """Return the item id of a file with this digest: its first 63 bits, never negative."""
+    """Return the item id of a file with this digest: the first 63 bits, so it is never negative."""
     return int.from_bytes(content[:8], "big") >> 1
 
 
@@ -104,11 +104,11 @@ def identify(data: bytes) -> int:
 
 
 def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits = LIMITS) -> Picture:
-    """Return the picture in a file, or in the bytes of one.
+    """Decode the picture in a file, or in the bytes of a file.
 
-    Orientation is applied, transparency becomes white, 16 bits become 8, and an animation gives its first frame.
-    With `side`, a decoder may work at reduced size (JPEG: 1/2, 1/4, 1/8), with neither side of the result below it.
-    Raises ImageError for everything that is not a complete picture within the limits.
+    The orientation is applied, transparency becomes white, 16 bits become 8, and an animation gives its first frame.
+    With `side`, a JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, as long as both sides have at least that many
+    pixels. Raises ImageError if the file is not a complete picture within the limits.
     """
     data = source if isinstance(source, bytes) else read_bytes(source, limits)
     limits.check_bytes(len(data))
@@ -119,20 +119,20 @@ def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits 
     except ImageError:
         raise
     except MemoryError as error:
-        raise ImageError("too large for the memory there is") from error
+        raise ImageError("it needs more memory than is available") from error
     except Image.DecompressionBombError:
-        raise ImageError(f"more than {limits.max_pixels} pixels") from None
+        raise ImageError(f"it has more than {limits.max_pixels} pixels") from None
     except Exception as error:  # noqa: BLE001 — hostile bytes make decoders raise any error
         text = " ".join(str(error).split())[:120] or type(error).__name__
         if "truncated" in text.lower():
-            raise ImageError("truncated: the file ends before the picture does") from None
+            raise ImageError("it is truncated") from None
         if text in _VAGUE_ERRORS:
-            text = "there is no picture in it"
-        raise ImageError(f"damaged {name} file: {text}") from None
+            text = "it contains no picture"
+        raise ImageError(f"it is a damaged {name} file ({text})") from None
 
 
 class _PillowSettings:
-    """Pillow's warnings and limits are global; they are set while any thread reads, and restored afterwards."""
+    """Settings of Pillow, which are global: set while any thread reads, and restored afterwards."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ class _PillowSettings:
                 self._stack.enter_context(warnings.catch_warnings())
                 warnings.filterwarnings("ignore", module=r"PIL\.|pillow_heif")
             self._readers += 1
-            Image.MAX_IMAGE_PIXELS = (limits.max_pixels + 1) // 2  # Pillow raises beyond twice this
+            Image.MAX_IMAGE_PIXELS = (limits.max_pixels + 1) // 2  # Pillow raises an error above twice this number
             ImageFile.LOAD_TRUNCATED_IMAGES = False
         try:
             yield
@@ -164,29 +164,29 @@ _STDERR = threading.Lock()
 
 
 def _detect_format(data: bytes) -> str:
-    """Return the name of Pillow's plugin for these bytes; ImageError if it is not a picture."""
+    """Return the name of Pillow's plugin for these bytes. Raises ImageError if they are not a picture."""
     if not data:
-        raise ImageError("empty file")
+        raise ImageError("it is empty")
     if match := _FORMATS.match(data):
         name = str(match.lastgroup)
         if name not in Image.OPEN:
-            raise ImageError("a HEIC picture: install pillow-heif to read it") from MissingError("pillow-heif")
+            raise ImageError("it is a HEIC image; install pillow-heif to read it") from MissingError("pillow-heif")
         return name
     head = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
     kind = next((kind for start, kind in _OTHER_FORMATS.items() if head.startswith(start)), None)
-    if kind is None:
-        kind = "text" if head.isascii() and b"\0" not in head else "unknown content"
-    raise ImageError(f"not a picture ({kind})")
+    if kind is None and head.isascii() and b"\0" not in head:
+        kind = "text"
+    raise ImageError("it is not in a supported image format" if kind is None else f"it is {kind}, not an image")
 
 
 def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture:
     _check_end(_declared_end(name, data), data)
-    # The plugin is called directly: Image.open hides the reason of an error, and the size if a picture is too large.
+    # Call the plugin directly: Image.open hides the reason of an error, and the size of a picture that is too large.
     image = Image.OPEN[name][0](io.BytesIO(data), "")
     width, height = image.size
     limits.check_pixels(width, height)
     if width < 1 or height < 1:
-        raise ImageError("a picture without pixels")
+        raise ImageError("it has no pixels")
     _check_end(_pixels_end(image), data)
     if side is not None and name == "JPEG":
         image.draft(None, (side, side))
@@ -204,11 +204,11 @@ def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture
 def _check_end(needed: int, data: bytes) -> None:
     """Raise ImageError if a file is shorter than it declares."""
     if needed > len(data):
-        raise ImageError(f"truncated: {len(data)} of at least {needed} bytes")
+        raise ImageError(f"it is truncated ({len(data)} of at least {needed} bytes)")
 
 
 def _declared_end(name: str, data: bytes) -> int:
-    """Return the last position that the file's header declares: the end of a WebP, the directory of a TIFF."""
+    """Return the end that the file's header declares: the end of a WebP, the start of a TIFF's directory."""
     if name == "WEBP":
         return 8 + int.from_bytes(data[4:8], "little")
     if name == "TIFF" and data[2:4] in (b"*\0", b"\0*"):
@@ -217,14 +217,14 @@ def _declared_end(name: str, data: bytes) -> int:
 
 
 def _pixels_end(image: Image.Image) -> int:
-    """Return the end of the last strip or tile of a TIFF; libtiff would fill missing ones with grey."""
+    """Return the end of the last strip or tile of a TIFF. libtiff would fill missing ones with grey."""
     tags = getattr(image, "tag_v2", {})
     places = [zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False) for offsets, counts in _TIFF_PLACES]
     return max((start + count for place in places for start, count in place), default=0)
 
 
 def _read_exif(image: Image.Image) -> tuple[int, float | None]:
-    """Return orientation and time; damaged metadata does not make a picture unreadable."""
+    """Return the orientation and the time. Damaged metadata is ignored."""
     orientation, moment, offset = 1, "", ""
     with contextlib.suppress(Exception):  # as in read: hostile bytes
         exif = image.getexif()
@@ -239,7 +239,7 @@ def _read_exif(image: Image.Image) -> tuple[int, float | None]:
 
 
 def to_rgb(image: Image.Image) -> Pixels:
-    """Return the pixels of a decoded image of any mode, (h, w, 3) uint8 RGB, in new memory."""
+    """Return the pixels of a decoded image of any mode as a new (h, w, 3) uint8 RGB array."""
     if image.mode == "CMYK" and image.format in ("JPEG", "MPO") and "adobe" not in image.info:
         image = ImageChops.invert(image)  # Pillow assumes that all CMYK JPEGs are inverted, as Adobe writes them
     range_ = _value_range(image) if image.mode[0] in "IF" else None
@@ -253,7 +253,7 @@ def to_rgb(image: Image.Image) -> Pixels:
 
 
 def _convert(image: Image.Image) -> Image.Image:
-    """Return an image of 1 or 8 bits a sample as RGB, with transparency on white."""
+    """Convert an image of 1 or 8 bits per sample to RGB, with transparent pixels on white."""
     if image.mode == "LAB":
         lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
         converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
@@ -274,7 +274,7 @@ def _value_range(image: Image.Image) -> tuple[float, float]:
     tags = getattr(image, "tag_v2", {})
     if image.mode.startswith("I;16"):
         low, high = 0.0, 2.0 ** tags.get(_BITS, (16,))[0] - 1
-    else:  # integers of 32 bits and floats declare no range: use that of the picture
+    else:  # 32-bit integers and floats declare no range, so use the range of the picture's values
         values = np.asarray(image)
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -289,7 +289,7 @@ def _stretch(image: Image.Image, black: float, white: float) -> Pixels:
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Discard standard error within the block: libtiff writes warnings there, and has no setting against it."""
+    """Discard standard error inside the block. libtiff writes warnings there and has no option to prevent it."""
     with _STDERR, contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # standard error may be closed
             saved = os.dup(2)

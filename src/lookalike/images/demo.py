@@ -1,6 +1,6 @@
-"""Drawn pictures of a dozen kinds, for the demo and for tests.
+"""Generate synthetic pictures of twelve kinds, for the demo and for tests.
 
-Pictures are (240, 320, 3) uint8 RGB. Those of one kind differ in colours, positions, sizes and noise. The same
+Pictures are (240, 320, 3) uint8 RGB. Pictures of one kind differ in colours, positions, sizes and noise. The same
 `random_state` gives the same files, byte for byte.
 """
 
@@ -22,11 +22,11 @@ Random: TypeAlias = np.random.Generator
 Color: TypeAlias = tuple[int, int, int]
 
 _H, _W = 2 * HEIGHT, 2 * WIDTH
-"""Size at which scenes are drawn; reducing them gives smooth edges."""
+"""Size at which scenes are drawn before they are shrunk, which smooths edges."""
 
 
 def draw(kind: str, random: np.random.Generator) -> Pixels:
-    """Return a new picture of this kind, one of `KINDS`; (240, 320, 3) uint8 RGB."""
+    """Return a random picture of a kind, one of `KINDS`, as (240, 320, 3) uint8 RGB."""
     if kind not in _SCENES:
         raise UnknownNameError("kind of picture", kind, KINDS)
     large = _SCENES[kind](random)
@@ -40,9 +40,10 @@ def draw(kind: str, random: np.random.Generator) -> Pixels:
 def draw_folder(
     folder: str | Path, per_kind: int = 25, random_state: int = 0, progress: Progress | None = None
 ) -> list[Path]:
-    """Draw `per_kind` pictures of every kind to `folder/<kind>/<kind>-000.jpg` …; returns the paths, sorted.
+    """Write `per_kind` pictures of every kind to `folder/<kind>/<kind>-000.jpg` … and return the sorted paths.
 
-    Existing files with the same content are not written again. A larger `per_kind` adds to the same first pictures.
+    Existing files with the same content are not written again. A larger `per_kind` adds pictures after the same first
+    ones.
     """
     if per_kind < 1:
         raise InputError(f"per_kind must be at least 1. Got {per_kind}.")
@@ -62,8 +63,8 @@ def _write(path: Path, pixels: Pixels) -> None:
     done, data = cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90])
     assert done
     if path.is_file() and path.read_bytes() == data.tobytes():
-        return  # keeps its time of change, so that a collection need not read it again
-    unfinished = path.with_name(f".{path.name}")  # hidden, so that no source lists it
+        return  # keep the modification time, so that a collection does not read the file again
+    unfinished = path.with_name(f".{path.name}")  # hidden, so it is never listed as a picture
     unfinished.write_bytes(data.tobytes())
     unfinished.replace(path)
 
@@ -372,7 +373,7 @@ def _to_pixels(values: NDArray[np.floating]) -> Pixels:
 
 
 def _ridge(random: Random, height: int, swing: int) -> NDArray[np.int64]:
-    """Return a wavy line across the picture as the row of each column, (W,)."""
+    """Return a wavy line across the picture: the row at each column, (W,)."""
     x = np.arange(_W)
     waves = [np.sin(x / random.uniform(40, 160) + random.uniform(0, 6)) / (k + 1) for k in range(3)]
     rows: NDArray[np.int64] = (height + swing * 0.5 * np.sum(waves, axis=0)).astype(np.int64)

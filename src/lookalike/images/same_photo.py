@@ -1,9 +1,9 @@
-"""Whether two pictures are the same photo: re-encoded, resized, slightly cropped or changed in brightness.
+"""Detect whether two pictures are the same photo: re-encoded, resized, slightly cropped or changed in brightness.
 
-`shrink` makes a small copy of a picture, and `difference` compares two such copies after aligning them. The alignment
+`shrink` returns a small copy of a picture, and `difference` compares two such copies after aligning them. The alignment
 is found by correlation at several sizes and refined by the enhanced correlation coefficient (Evangelidis and Psarakis,
-"Parametric image alignment", PAMI 2008). A copy then differs from its original only by noise, without rotation or
-shear; another photo of the same object differs more, however similar it is.
+"Parametric image alignment", PAMI 2008). After alignment, two copies of one photo differ only by noise, without
+rotation or shear. Two photos of the same object differ more, even if they are very similar.
 """
 
 import math
@@ -16,32 +16,32 @@ from numpy.typing import NDArray
 from lookalike.types import Pixels
 
 SIDE = 96
-"""Pixels of the longer side of a small copy."""
+"""Length of the longer side of a small copy, in pixels."""
 
 SAME = 0.1
-"""Largest difference of two copies of the same photo. Chosen on Corel-1k and ukbench."""
+"""Largest difference between two copies of the same photo. Chosen on Corel-1k and ukbench."""
 
 UNRELATED = 1.0
-"""Difference of pictures that have nothing in common."""
+"""Difference between pictures that have nothing in common."""
 
 SIZES = np.arange(1.0, 0.62, -0.03)
-"""Sizes of a crop that are tried, as shares of the largest that fits."""
+"""Crop sizes that are tried, as fractions of the largest that fits."""
 
 MIN_CORRELATION = 0.65
-"""Correlation at half size below which pictures are not aligned: they have nothing in common."""
+"""Smallest correlation at half size. Below it, pictures have nothing in common and are not aligned."""
 
 BLOCK = 12
-"""Side of a block in pixels: each block must match, not only the average of all."""
+"""Side of a block in pixels. Each block must match, not only the average over all blocks."""
 
 FLAT_DEVIATION = 3.0
-"""Standard deviation of grey levels below which pictures cannot be aligned, and are compared as they are."""
+"""Smallest standard deviation of grey levels. Flatter pictures cannot be aligned; they are compared directly."""
 
 Small = Pixels
 """A small copy, (h, w, 3) uint8 RGB, h or w being SIDE."""
 
 
 class _Place(NamedTuple):
-    """Position of a picture in another one, in pixels of the small copies."""
+    """Position of one picture inside another, in pixels of the small copies."""
 
     correlation: float
     left: int
@@ -63,7 +63,7 @@ def shrink(image: Pixels) -> Small:
 
 
 def difference(one: Small, other: Small) -> float:
-    """Return how much two pictures differ after the best alignment; from 0 for the same to 1."""
+    """Return the difference between two pictures after the best alignment, from 0 (identical) to 1."""
     grey, grey_other = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (one, other))
     if min(grey.std(), grey_other.std()) < FLAT_DEVIATION:
         return _flat_difference(one, other)
@@ -88,7 +88,7 @@ def difference(one: Small, other: Small) -> float:
 
 
 def _place(whole: NDArray[Any], part: NDArray[Any]) -> _Place:
-    """Return the position of a picture in another one, assuming that it was cropped from it."""
+    """Return the position of `part` in `whole`, assuming that it was cropped from it."""
     whole, part = (cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for image in (whole, part))
     (height, width), (h, w) = whole.shape, part.shape
     largest, best = min(width / w, height / h), _Place(-1.0, 0, 0, width, height)
@@ -111,16 +111,16 @@ def _align(whole: NDArray[Any], part: NDArray[Any], place: _Place) -> NDArray[An
         until = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
         everywhere = np.full(part.shape, 255, np.uint8)
         aligned = cv2.findTransformECC(whole, part, matrix.copy(), cv2.MOTION_AFFINE, until, everywhere, 3)[1]
-    except cv2.error:  # it does not converge, because they hardly match
+    except cv2.error:  # it does not converge if the pictures hardly match
         return matrix
     return np.asarray(aligned)
 
 
 def _residuals(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Return the differences of two aligned pictures in brightness, in the worst block, and in colour.
+    """Return the differences between two aligned pictures in brightness, in the worst block, and in colour.
 
-    They are relative to the contrast of the picture. A change of brightness or contrast of all pixels is ignored, a
-    change of colour is not.
+    They are relative to the contrast of the picture. A global change of brightness or contrast is ignored, a change of
+    colour is not.
     """
     ours, theirs = (
         cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb), (0, 0), 1).astype(np.float32)
@@ -131,7 +131,7 @@ def _residuals(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> tuple[
     gain = both / (spread_other + 1e-6)
     squared = (light - light[covered].mean() - gain * (other - other[covered].mean())) ** 2
     squared[~covered] = 0.0
-    # Sums over blocks of BLOCK × BLOCK pixels; blocks that are hardly covered do not count.
+    # Sums over blocks of BLOCK × BLOCK pixels. Blocks that are covered by 60 % or less are ignored.
     cells = tuple(slice(0, length - length % BLOCK) for length in light.shape)
     shape = light[cells].shape
     grid = shape[0] // BLOCK, BLOCK, shape[1] // BLOCK, BLOCK
@@ -150,7 +150,7 @@ def _rotation(matrix: NDArray[Any]) -> float:
 
 
 def _flat_difference(one: Small, other: Small) -> float:
-    """Return the difference of two pictures without contrast; copies differ by at most 3 grey levels (0.1)."""
+    """Return the difference between two pictures without contrast. Copies differ by at most 3 grey levels (0.1)."""
     again = cv2.resize(other, one.shape[1::-1], interpolation=cv2.INTER_AREA)
     shape = abs(np.log(one.shape[0] / one.shape[1] * other.shape[1] / other.shape[0]))
     return float(min(UNRELATED, np.abs(one.astype(np.int16) - again).mean() / 30 + (shape > 0.1)))

@@ -1,8 +1,8 @@
 """Sources of pictures: files, folders, tar and zip archives, `.txt` lists of paths, and glob patterns.
 
-`walk` lists the picture files of sources lazily and always in the same order; each is an `Entry`, which can be read in
-another process. Hidden files are left out, links are followed (optionally only into some folders), and a folder is
-visited once, however many links lead to it.
+`walk` lists the picture files of sources lazily and always in the same order. Each file is an `Entry`, which can be
+read in another process. Hidden files are ignored. Links are followed, optionally only into some folders, and each
+folder is visited once, even if several links point to it.
 """
 
 import errno
@@ -25,43 +25,43 @@ from lookalike.images.files import LIMITS, Limits, check_regular, describe_error
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif", ".avif")
 )
-"""Endings of the picture files in folders and archives. A file that is given by its own path may have any ending."""
+"""Extensions of picture files in folders and archives. A file that is given by its own path can have any extension."""
 
 SEPARATOR = "::"
 """Separates an archive's path from the name of a member."""
 
 MAX_LINE = 2**16
-"""Bytes of a line in a list of files."""
+"""Largest length of a line in a list of files, in bytes."""
 
 OnSkip: TypeAlias = Callable[[str, str], None]
-"""`on_skip(path, reason)`: called for everything that exists but cannot be listed."""
+"""`on_skip(path, reason)`: called for each file or folder that exists but cannot be listed."""
 
 Within: TypeAlias = Sequence[str] | None
-"""Real paths of the folders that links may lead into; None for anywhere."""
+"""Real paths of the folders that links can point into; None for anywhere."""
 
-OUTSIDE = "a link out of the folders that may be read"
+OUTSIDE = "it is a link that points outside the allowed folders"
 
 MEMBER_COST = 400
-"""Memory in bytes that a member of an archive takes, besides its name: an `Entry`, a place in a set and in a dict."""
+"""Bytes of memory per member of an archive, without its name: an `Entry` and its slots in a set and in a dict."""
 
 FOLDERS_CACHED = 10_000
-"""Folders whose source is cached: files of one folder usually follow each other."""
+"""Number of folders whose source is cached: files of one folder usually follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that may be a picture, with size and time of change, which show whether it has changed since."""
+    """A file that may be a picture, with the size and modification time that show whether it has changed."""
 
     path: str  # absolute; a member of an archive is "/photos/old.zip::1999/beach.jpg"
     size: int
-    mtime_ns: int  # a member has its archive's
+    mtime_ns: int  # for a member, that of the archive
     archive: str | None = None
     offset: int | None = None
     index: int | None = None
     data: bytes | None = field(default=None, repr=False, compare=False)
 
     def read(self, limits: Limits = LIMITS) -> bytes:
-        """Return the file's bytes; ImageError with the reason if they cannot be read."""
+        """Return the file's bytes. Raises ImageError with the reason if they cannot be read."""
         limits.check_bytes(self.size)
         if self.data is not None:
             return self.data
@@ -74,23 +74,23 @@ class Entry:
             return archives.read_zipped(self.archive, self.mtime_ns, self.index, limits)
         except ImageError:
             if not Path(self.archive or self.path).exists():
-                raise ImageError("vanished since it was listed") from None
+                raise ImageError("it no longer exists") from None
             raise
 
 
 def walk(
     sources: Iterable[str | Path], *, on_skip: OnSkip, limits: Limits = LIMITS, within: Within = None
 ) -> Iterator[Entry]:
-    """Yield every picture file of the sources, folder by folder in the order of names.
+    """Yield every picture file of the sources, folder by folder, sorted by name.
 
-    Raises SourceError at once for a source that does not exist. Later errors, and links that lead out of the folders
+    Raises SourceError immediately if a source does not exist. Later errors, and links that point outside the folders
     `within`, are reported to `on_skip`.
     """
     return _walk([_check_source(os.fspath(source)) for source in sources], on_skip, limits, within)
 
 
 def locate(path: str | Path) -> Entry | None:
-    """Return the entry of a file or of an archive's member, as `walk` gives it; None if it does not exist."""
+    """Return the entry of a file or of an archive's member, as `walk` yields it, or None if it does not exist."""
     text = os.fspath(path)
     found = _stat(text)
     if found is not None:
@@ -107,7 +107,7 @@ def locate(path: str | Path) -> Entry | None:
 
 
 def split_member(path: str) -> tuple[str, str]:
-    """Return the archive and the member that a path names; the path and "" if it does not name a member.
+    """Split the path of a member into archive and member; returns the path and "" if it is not a member's path.
 
     >>> split_member("/photos/a::b/old.zip::1999/beach.jpg")
     ('/photos/a::b/old.zip', '1999/beach.jpg')
@@ -121,7 +121,7 @@ def split_member(path: str) -> tuple[str, str]:
 
 
 def leads_inside(path: str, within: Within) -> bool:
-    """Whether the real path of a path is one of these folders or inside one.
+    """Whether the real path of `path` is one of these folders or inside one.
 
     >>> leads_inside("/photos/1999/../1998", ["/photos"]), leads_inside("/photos-2", ["/photos"])
     (True, False)
@@ -133,7 +133,7 @@ def leads_inside(path: str, within: Within) -> bool:
 
 
 def absolute(path: str | Path) -> str:
-    """The absolute path, without `~` and `..`.
+    """Return the absolute path, without `~` and `..`.
 
     >>> absolute("/photos/../music")
     '/music'
@@ -144,7 +144,7 @@ def absolute(path: str | Path) -> str:
 
 
 def root_of(source: str) -> str:
-    """The path that contains a source's files: the source itself, or the folder before a pattern's first wildcard."""
+    """Return the path that contains a source's files: the source, or the folder before a pattern's first wildcard."""
     if not glob.has_magic(source) or os.path.lexists(source):
         return source
     parts = source.split("/")
@@ -152,7 +152,7 @@ def root_of(source: str) -> str:
 
 
 def has_files(source: str) -> bool:
-    """Whether a source can be listed; the files of a pattern may all be gone."""
+    """Whether a source can be listed: it exists or, for a pattern, at least one file matches."""
     try:
         walk([source], on_skip=ignore)
     except SourceError:
@@ -161,21 +161,21 @@ def has_files(source: str) -> bool:
 
 
 def ignore(path: str, reason: str) -> None:
-    """An `on_skip` that does nothing."""
+    """Do nothing, as an `on_skip`."""
 
 
 def exists(path: str) -> bool:
-    """Whether a file exists, or the archive that it is a member of."""
+    """Whether a file exists or, for a member, its archive."""
     return os.path.lexists(path) or os.path.lexists(split_member(path)[0])
 
 
 def is_under(path: str, root: str) -> bool:
-    """Whether a path is this root, or inside it."""
+    """Whether a path is this root or inside it."""
     return path == root or path.startswith((root.rstrip("/") + "/", root + SEPARATOR))
 
 
 def folder_has_files(path: str) -> bool:
-    """Whether the folder of a missing file has other files: then its disk is mounted."""
+    """Whether the folder of a missing file has other files, which shows that its disk is mounted."""
     try:
         with os.scandir(os.path.dirname(path)) as entries:
             return next(entries, None) is not None
@@ -184,7 +184,7 @@ def folder_has_files(path: str) -> bool:
 
 
 def is_missing(path: str, mtime_ns: int) -> bool:
-    """Whether a known file no longer exists. A member is missing if its archive was written again without it."""
+    """Whether a known file no longer exists. A member counts as missing if its archive has changed."""
     archive, member = split_member(path)
     for file in (path, archive):
         try:
@@ -192,7 +192,7 @@ def is_missing(path: str, mtime_ns: int) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            return error.errno == errno.ENAMETOOLONG and not os.path.lexists(archive)  # unreadable is not missing
+            return error.errno == errno.ENAMETOOLONG and not os.path.lexists(archive)  # an unreadable file exists
         return bool(member) and file == archive and stat.st_mtime_ns != mtime_ns
     return True
 
@@ -200,7 +200,7 @@ def is_missing(path: str, mtime_ns: int) -> bool:
 def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
     """Return a function that makes paths relative to the outermost source that contains them.
 
-    Of a path outside of all sources, only the last name is left.
+    For a path outside all sources, it returns the file name.
 
     >>> relative = relative_to(["/home/me/Pictures", "/home/me/Pictures/2024", "/data/old.zip"])
     >>> relative("/home/me/Pictures/2024/a.jpg"), relative("/data/old.zip::1999/b.jpg"), relative("/home/me/c.jpg")
@@ -210,13 +210,13 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
 
     @lru_cache(FOLDERS_CACHED)
     def start(folder: str) -> int:
-        """The position at which the relative path of a file in this folder begins."""
-        begin = len(folder) + 1
+        """Return the position at which the relative path of a file in this folder starts."""
+        position = len(folder) + 1
         while True:
             if folder in roots:
-                begin = folder.rfind("/") + 1
+                position = folder.rfind("/") + 1
             if not folder:
-                return begin
+                return position
             folder = folder.rpartition("/")[0]
 
     def relative(path: str) -> str:
@@ -229,25 +229,27 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that matches a relative path, or an end of it, with a glob, by the rules of `Filter.path`."""
+    """Return a function that matches relative paths, or ends of them, with a glob, by the rules of `Filter.path`."""
     globs = {pattern.replace("[^", "[!"), pattern.replace("[", "[[]")}
-    begins = ("",) if pattern.startswith("*") else ("", "*/", f"*{SEPARATOR}")
-    alternatives = (fnmatch.translate(begin + glob) for begin in begins for glob in globs)
+    prefixes = ("",) if pattern.startswith("*") else ("", "*/", f"*{SEPARATOR}")
+    alternatives = (fnmatch.translate(prefix + glob) for prefix in prefixes for glob in globs)
     match = re.compile("|".join(alternatives)).match
     return lambda path: match(path) is not None
 
 
 def _check_source(source: str) -> str:
-    """Return the absolute path or pattern of a source; SourceError if there is nothing."""
+    """Return the absolute path or pattern of a source. Raises SourceError if it does not exist."""
     path = _absolute_in(source)
     if os.path.lexists(path):
         return path
     if glob.has_magic(path):
         if not any(map(_is_supported, _match_pattern(path, ignore))):
-            raise SourceError(f"No picture and no archive matches the pattern {source!r}.")
+            raise SourceError(f"No picture or archive matches the pattern {source!r}.")
         return path
     if locate(source) is None:
-        raise SourceError(f"There is no file or folder {source!r}. Relative names count from {_absolute_in('')!r}.")
+        raise SourceError(
+            f"There is no file or folder {source!r}. Relative paths are relative to {_absolute_in('')!r}."
+        )
     return source
 
 
@@ -261,7 +263,7 @@ def _walk(paths: list[str], on_skip: OnSkip, limits: Limits, within: Within) -> 
 
 
 def _walk_one(path: str, on_skip: OnSkip, limits: Limits, within: Within, *, listed: bool = False) -> Iterator[Entry]:
-    """Yield the entries of a source that is not a pattern. `listed`: from a list, so it is not itself read as one."""
+    """Yield the entries of a source that is not a pattern. `listed`: it comes from a list, so it cannot be a list."""
     found = _stat(path)
     kind = 0 if found is None else stat.S_IFMT(found.st_mode)
     if not leads_inside(split_member(path)[0] if found is None else path, within):
@@ -279,14 +281,14 @@ def _walk_one(path: str, on_skip: OnSkip, limits: Limits, within: Within, *, lis
         yield from _walk_archive(path, found.st_mtime_ns, on_skip, limits)
     elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
         for line in _read_lines(path, on_skip):
-            allowed = None if within is None else [*within, line]  # the paths in a list are requested explicitly
+            allowed = None if within is None else [*within, line]  # the user listed this path explicitly
             yield from _walk_one(line, on_skip, limits, allowed, listed=True)
     elif entry := _take(path, on_skip):
         yield entry
 
 
 def _take(path: str, on_skip: OnSkip) -> Entry | None:
-    """Return the entry of one file or of one member of an archive; reports it to `on_skip` if there is none."""
+    """Return the entry of one file or of one member of an archive, or report the error to `on_skip`."""
     try:
         found = os.stat(path)
         check_regular(found)
@@ -301,7 +303,7 @@ def _take(path: str, on_skip: OnSkip) -> Entry | None:
 def _walk_folders(root: str, on_skip: OnSkip, within: Within = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Yield every folder under the root, including the root, with its files.
 
-    Linked folders come last, so that a file with two paths is listed under its real path.
+    Linked folders come last, so a file with two paths is listed under its real path.
     """
     seen: set[tuple[int, int]] = set()
     folders, links = [root], list[str]()
@@ -335,7 +337,7 @@ def _match_pattern(pattern: str, on_skip: OnSkip) -> Iterator[str]:
 
 
 def _split_path(path: str) -> list[str]:
-    """Return the names in a path.
+    """Split a path into its names.
 
     >>> _split_path("/photos//./1999/beach.jpg")
     ['photos', '1999', 'beach.jpg']
@@ -371,12 +373,12 @@ def _list(folder: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself
+    except OSError:  # a link that points to itself
         return False
 
 
 def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
-    met: set[str] = set()
+    seen: set[str] = set()
     n_bytes = 0
     try:
         for member in archives.list_members(path, _is_picture_member, limits):
@@ -384,11 +386,11 @@ def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> 
             n_bytes += sys.getsizeof(name) + MEMBER_COST
             if n_bytes > limits.max_listing_bytes:
                 raise SourceError(
-                    f"the list of its members takes more than {limits.max_listing_bytes} bytes of memory; "
-                    f"only the first {len(met)} were listed. Split the archive"
+                    f"the list of its members needs more than {limits.max_listing_bytes} bytes of memory; "
+                    f"only the first {len(seen)} were listed; split the archive"
                 )
-            problem = member.problem or ("a second member of the same name" if name in met else None)
-            met.add(name)
+            problem = member.problem or ("its archive has an earlier member of the same name" if name in seen else None)
+            seen.add(name)
             if problem is not None:
                 on_skip(name, problem)
             else:
@@ -398,7 +400,7 @@ def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> 
 
 
 def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
-    """Yield the paths in a list, one per line; relative paths start at the folder of the list."""
+    """Yield the paths in a list, one per line. Relative paths are relative to the folder of the list."""
     try:
         with Path(path).open("rb") as file:
             for line in iter(lambda: file.readline(MAX_LINE), b""):
@@ -411,7 +413,7 @@ def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _contents(archive: str, mtime_ns: int) -> dict[str, Entry]:
-    """Return all entries of an archive by path; cached, for callers that look up one member after the other."""
+    """Return all entries of an archive by path; cached for callers that look up several members."""
     return {entry.path: entry for entry in _walk_archive(archive, mtime_ns, ignore, LIMITS)}
 
 
@@ -420,12 +422,12 @@ def _is_picture(path: str) -> bool:
 
 
 def _is_supported(path: str) -> bool:
-    """Whether a pattern includes this file, judged by its name."""
+    """Whether a pattern includes this file, according to its extension."""
     return _is_picture(path) or archives.is_archive(path)
 
 
 def _is_picture_member(name: str) -> bool:
-    """Whether a member of an archive is a picture, judged by its name, and neither hidden nor metadata of macOS."""
+    """Whether a member's name is that of a picture, and not of a hidden file or of macOS metadata."""
     return (
         _is_picture(name)
         and "\0" not in name
@@ -434,11 +436,11 @@ def _is_picture_member(name: str) -> bool:
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:
-    return Entry(path, found.st_size, min(found.st_mtime_ns, 2**63 - 1))  # some clocks are centuries ahead
+    return Entry(path, found.st_size, min(found.st_mtime_ns, 2**63 - 1))  # times after 2262 exceed SQLite's 64 bits
 
 
 def _absolute_in(path: str, folder: str | Path = "") -> str:
-    return os.path.abspath(os.path.join(folder, path))  # Path would keep "..", or follow links
+    return os.path.abspath(os.path.join(folder, path))  # Path would keep ".." or follow links
 
 
 def _stat(path: str) -> os.stat_result | None:
@@ -450,5 +452,5 @@ def _stat(path: str) -> os.stat_result | None:
 
 def _describe_error(path: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and Path(path).is_symlink():
-        return "a link to nothing"
+        return "it is a broken link"
     return describe_error(error)

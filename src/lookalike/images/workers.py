@@ -1,9 +1,10 @@
-"""Reading many pictures in separate processes, which protect the caller from files that break a decoder.
+"""Read many pictures in separate processes, which protect the caller from files that break a decoder.
 
-`ReadPool` applies a function to each picture and returns a `Read` or a `Skip` for each entry, in no particular order. A
-file that crashes a decoder, hangs it or exhausts the memory ends one process and is skipped; a new process reads the
-next file. A process runs `serve`, at the end of this module: it receives (then, side, limits, timeout_s), then lists of
-entries, and sends for each entry either (content digest, width, height, format, taken_at, parts) or (reason, lasting).
+`ReadPool` applies a function to each picture and yields a `Read` or a `Skip` for each entry, in any order. A file that
+crashes a decoder, hangs it or exhausts the memory ends one process and is skipped; a new process reads the next file.
+
+A process runs `serve`. It receives (then, side, limits, timeout_s), then lists of entries. For each entry it sends
+either (content digest, width, height, format, taken_at, parts) or (reason, lasting).
 """
 
 import contextlib
@@ -30,40 +31,40 @@ from lookalike.images.sources import Entry
 from lookalike.types import Pixels
 
 MAX_WORKERS = 8
-"""Default number of processes: one for each core, at most this many."""
+"""Largest default number of processes. The default is one per core."""
 
 BATCH = 8
 BATCH_BYTES = 8 * 2**20
-"""Files sent to a process at a time: BATCH, or fewer with BATCH_BYTES together."""
+"""Files sent to a process at a time: BATCH, or fewer once they total BATCH_BYTES."""
 
 AHEAD = 3
-"""Batches in flight for each process: limits the memory, and keeps processes busy while the caller works."""
+"""Batches in flight per process: few enough to limit memory, enough to keep processes busy while the caller works."""
 
 CARRY_BYTES = 256 * 2**20
-"""Bytes that the entries in flight may carry (those of compressed archives do); above it, one batch at a time."""
+"""Bytes that entries in flight can carry (members of compressed archives do). Above it, one batch at a time."""
 
 MAX_STARTS = 3
-"""How often in a row a process may be killed before it is ready."""
+"""Number of times in a row that a process can be killed while it starts before reading fails."""
 
 START_S = 60.0
 END_S = 5.0
-"""How long to wait until a process has started, or ended."""
+"""Seconds to wait for a process to start or to end."""
 
 SPARE_BYTES = 512 * 2**20
 PIXEL_BYTES = 12
-"""Memory of a process: twice `max_bytes`, PIXEL_BYTES for each of `max_pixels`, and SPARE_BYTES."""
+"""Memory limit of a process: SPARE_BYTES plus twice `max_bytes` plus PIXEL_BYTES times `max_pixels`."""
 
 CLOCK_FACTOR = 6
-"""The wall-clock limit of a file, as a multiple of its limit of CPU time: disks can be slow, and a job of
-the service has a low priority."""
+"""Wall-clock limit per file, as a multiple of the CPU time limit: disks can be slow, and jobs of the service have a low
+priority."""
 
 _START = """import signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)  # they are for the caller; this process ends with it
+    signal.signal(number, signal.SIG_IGN)  # the caller handles them; this process ends with the caller
 sys.path[:] = sys.argv[2:]
 from lookalike.images.workers import serve
 serve(int(sys.argv[1]))"""
-"""The program of a process. `multiprocessing` would run the caller's main script again, which would need a guard."""
+"""Program of a process. `multiprocessing` would run the caller's main script again, which would need a guard."""
 
 _ENVIRONMENT = {
     "OPENCV_FOR_THREADS_NUM": "1",
@@ -72,7 +73,7 @@ _ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "PILLOW_BLOCKS_MAX": "4",
 }
-"""One thread for each process. Pillow keeps memory blocks instead of freeing them after every picture."""
+"""One thread per process. Pillow keeps memory blocks instead of freeing them after every picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Read:
     height: int
     format: str
     taken_at: float | None
-    parts: Any  # what the function returned
+    parts: Any  # the return value of the function
 
     @property
     def id(self) -> int:
@@ -95,7 +96,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A file that was skipped. `lasting`: the reason is in its bytes, so it will be the same next time."""
+    """A file that was skipped. `lasting`: the reason is in its bytes, so another attempt would fail as well."""
 
     entry: Entry
     reason: str
@@ -103,23 +104,23 @@ class Skip:
 
 
 _Reply: TypeAlias = tuple[bytes, int, int, str, float | None, Any] | tuple[str, bool]
-"""The answer of a process for one entry."""
+"""The reply of a process for one entry."""
 
 _Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | int]"
-"""Results; after each batch, the bytes that it carried; or an exception to raise in the caller's thread."""
+"""Results; after each batch, the number of bytes that it carried; or an exception to raise in the caller's thread."""
 
 _Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
 
 
 class ReadPool:
-    """Processes that read pictures. They start when they are needed, and end with the context.
+    """A pool of processes that read pictures. They start on demand and end with the context.
 
     Parameters
     ----------
-    then : function of (h, w, 3) uint8 pixels that runs in the process that read the picture; must be picklable.
-    side : pixels of the shorter side that are enough (see `read`).
-    workers : number of processes; by default one for each core, at most MAX_WORKERS.
-    timeout_s : limit of CPU time for one file; the wall-clock limit is CLOCK_FACTOR times as long.
+    then : picklable function of (h, w, 3) uint8 pixels that runs in the process that read the picture.
+    side : required length of the shorter side in pixels (see `read`).
+    workers : number of processes; by default one per core, at most MAX_WORKERS.
+    timeout_s : CPU time limit per file; the wall-clock limit is CLOCK_FACTOR times as long.
     limits : limits of files and pictures.
 
     """
@@ -153,7 +154,7 @@ class ReadPool:
         self.close()
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """Yield the result of each entry as soon as it is known. The entry of a result no longer carries its bytes."""
+        """Yield the result of each entry as soon as it is known. The entries of results no longer carry bytes."""
         done: _Done = queue.SimpleQueue()
         batches = _batches(entries)
         running = carried = 0
@@ -182,16 +183,16 @@ class ReadPool:
                 self.close()
 
     def read(self, name: str, data: bytes) -> Read:
-        """Return the result for a picture in memory; ImageError with the reason if it cannot be read."""
+        """Return the result for a picture in memory. Raises ImageError with the reason if it cannot be read."""
         found = list(self.map([Entry(name, len(data), 0, data=data)]))
         if not found:
-            raise ImageError("the process that reads was ended")
+            raise ImageError("the reading process was stopped")
         if isinstance(found[0], Skip):
             raise ImageError(found[0].reason)
         return found[0]
 
     def close(self) -> None:
-        """End the processes, whatever they are doing."""
+        """Stop the processes, even if they are busy."""
         feeders, work = self._feeders, self._work
         self._feeders, self._work = [], queue.SimpleQueue()
         for feeder in feeders:
@@ -207,12 +208,12 @@ class ReadPool:
 
 
 def count_cores() -> int:
-    """Return the number of cores that this process may use; the machine may have more."""
+    """Return the number of cores that this process is allowed to use; the machine can have more."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Feeder:
-    """A thread and its process. The thread sends entries and waits for answers, so that the caller need not wait."""
+    """A thread and its process. The thread sends entries and waits for replies, so the caller is not blocked."""
 
     def __init__(self, orders: bytes, timeout_s: float, work: _Work):
         self.orders = orders
@@ -227,7 +228,7 @@ class _Feeder:
         while self.thread.is_alive():
             process = self.process
             if process is not None:
-                process.popen.kill()  # the thread notices, and cleans up
+                process.popen.kill()  # the thread notices and cleans up
             self.thread.join(0.01)
 
     def _run(self) -> None:
@@ -261,17 +262,17 @@ class _Feeder:
     def _explain(self, code: int | None) -> tuple[str, bool]:
         """Return why a process ended, from its exit code, and whether the same file would end it again."""
         if code is None or code >= 0:
-            return "the reading process ended", False
+            return "the reading process ended unexpectedly", False
         if -code in (signal.SIGALRM, signal.SIGPROF):
-            return f"took longer than {self.timeout_s:g} s", False
-        return f"the decoder crashed ({signal.strsignal(-code) or -code})", -code != signal.SIGKILL
+            return f"it took longer than {self.timeout_s:g} s to read", False
+        return f"it crashed the decoder ({signal.strsignal(-code) or -code})", -code != signal.SIGKILL
 
 
 class _Process:
     """A process that runs `serve`, at the other end of a connection.
 
-    A process that is killed while it starts, for example by the system when memory is short, is started again. Other
-    failures would happen again, so they are raised at once.
+    A process that is killed while it starts, for example because memory is short, is started again. Other failures
+    would happen again, so they are raised immediately.
     """
 
     def __init__(self, orders: bytes):
@@ -280,29 +281,29 @@ class _Process:
             if code is None:
                 return
             if code >= 0:
-                raise LookalikeError(f"A reading process could not be started: it ended with exit code {code}.")
+                raise LookalikeError(f"Cannot start a reading process: it ended with exit code {code}.")
             reason = signal.strsignal(-code) or f"signal {-code}"
         raise LookalikeError(
             f"A reading process was killed {MAX_STARTS} times in a row while it started ({reason}). "
-            "Look for the reason in the system's log; if memory is short, read with fewer workers."
+            "Check the system log for the reason. If memory is short, use fewer workers."
         )
 
     def _start(self, orders: bytes) -> int | None:
-        """Start the process and wait until it is ready; returns its exit code if it ended instead."""
+        """Start the process and wait until it is ready. Returns its exit code if it ended instead, otherwise None."""
         self.connection, theirs = Pipe()
         try:
             with theirs:
                 self.popen = self._open(theirs.fileno())
         except OSError as error:
-            raise LookalikeError(f"A reading process could not be started: {error}.") from None
+            raise LookalikeError(f"Cannot start a reading process: {error}.") from None
         try:
             self.connection.send_bytes(orders)
-            answer = self.connection.recv() if self.connection.poll(START_S) else f"no answer within {START_S:g} s"
+            answer = self.connection.recv() if self.connection.poll(START_S) else f"no reply within {START_S:g} s"
         except (EOFError, OSError):
             return self.end() or 0
         if answer is not None:
             self.end()
-            raise LookalikeError(f"A reading process could not be started: {answer}.")
+            raise LookalikeError(f"Cannot start a reading process: {answer}.")
         return None
 
     @staticmethod
@@ -317,8 +318,8 @@ class _Process:
         )
 
     def end(self) -> int | None:
-        """End the process; returns its exit code, negative for a signal, None if it does not end."""
-        self.connection.close()  # this ends an idle process; a crashed one ends by itself
+        """End the process. Returns its exit code, which is negative for a signal, or None if it does not end."""
+        self.connection.close()  # this ends an idle process
         for _ in range(2):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self.popen.wait(END_S)
@@ -344,7 +345,7 @@ def _carried(batch: Iterable[Entry]) -> int:
 
 
 def serve(descriptor: int) -> None:
-    """Read entries until the caller closes its end of the connection, or dies. Runs in a process of a `ReadPool`."""
+    """Read entries until the caller closes its end of the connection or ends. Runs in a process of a `ReadPool`."""
     connection = Connection(descriptor)
     try:
         then, side, limits, timeout_s = connection.recv()
@@ -363,11 +364,11 @@ def serve(descriptor: int) -> None:
 
 
 def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limits: Limits) -> _Reply:
-    """Return the answer for one entry. A reason is lasting if it is in the file's bytes."""
+    """Return the reply for one entry. A reason is lasting if it is in the file's bytes."""
     try:
         data = entry.read(limits)
     except MemoryError:
-        return "too large for the memory there is", False
+        return "it needs more memory than is available", False
     except ImageError as error:
         return str(error), False
     try:
@@ -376,13 +377,13 @@ def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limi
         return str(error), not isinstance(error.__cause__, MemoryError | MissingError)
     try:
         parts = then(picture.pixels)
-    except Exception as error:  # noqa: BLE001 — one picture that a feature cannot describe does not stop the others
+    except Exception as error:  # noqa: BLE001 — if the function fails for one picture, the others are still read
         return _describe(error), False
     return digest_content(data), picture.width, picture.height, picture.format, picture.taken_at, parts
 
 
 def _receive(connection: Connection) -> Any:
-    """Receive what `_send` sent at the other end."""
+    """Receive a reply from `_send`."""
     head, sizes = connection.recv()
     buffers = [bytearray(size) for size in sizes]
     for buffer in buffers:
@@ -391,11 +392,11 @@ def _receive(connection: Connection) -> Any:
 
 
 def _send(connection: Connection, reply: _Reply) -> None:
-    """Send a reply; its arrays are sent without the copies that pickling makes."""
+    """Send a reply. Its arrays are sent without the copies that pickling makes."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         head = pickle.dumps(reply, protocol=5, buffer_callback=buffers.append)
-    except Exception as error:  # noqa: BLE001 — what the function returned cannot be sent
+    except Exception as error:  # noqa: BLE001 — the return value of the function cannot be pickled
         buffers.clear()
         head = pickle.dumps((_describe(error), False))
     parts = [buffer.raw() for buffer in buffers]
@@ -409,14 +410,14 @@ def _describe(error: Exception) -> str:
 
 
 def _limit_time(seconds: float) -> None:
-    """Have the system end this process after so long, even inside a decoder; 0 removes the limit."""
+    """Let the system end this process after this time, even inside a decoder; 0 removes the limit."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, CLOCK_FACTOR * seconds)
 
 
 def _limit_memory(limits: Limits) -> None:
-    """Limit the address space: a decoder that needs more gets an error instead of exhausting the machine."""
-    with contextlib.suppress(OSError, ValueError):  # not on every system
+    """Limit the address space, so a decoder that needs more memory fails instead of exhausting the machine."""
+    with contextlib.suppress(OSError, ValueError):  # not supported on every system
         used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         most = used + SPARE_BYTES + 2 * limits.max_bytes + PIXEL_BYTES * limits.max_pixels
         resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -1,11 +1,11 @@
-"""The files of a collection. `Store` opens its directory; everything else is reached from there.
+"""The files of a collection. `Store` opens the directory and gives access to everything else.
 
     directory     opening, locking, transactions, the layout of the directory: `Store`
     items         pictures, their paths and sources, filters: `store.items`
-    vectors       spaces and their rows: `store.vectors`
-    segments      the files of rows: listed, opened as memory maps, merged
+    vectors       spaces and their vectors: `store.vectors`
+    segments      the files of vectors: listed, opened as memory maps, merged
     npy_files     arrays in .npy files, and digests of files
-    derived       index structures and cached results, which can be computed again
+    derived       index structures and cached results, which can be recomputed
     models        fitted components in one file: `save`, `load`
     judgements    labels, and pictures that are not duplicates: `store.judgements`
     classes       classes and predictions: `store.judgements.classes`, `store.judgements.predictions`
@@ -13,10 +13,10 @@
     jobs          the jobs of the service: `JobLedger`
     schema        the tables of all databases, as migrations
     database      SQLite connections, transactions and errors
-    backup        verified backups, made while other processes write
+    backup        verified backups, created while other processes write
     repair        repair of damaged databases
 
-The store knows arrays, ids and JSON; it does not know what vectors mean or how they are searched.
+The store handles arrays, ids and JSON. It does not know what vectors mean or how they are searched.
 """
 
 import lazy_loader

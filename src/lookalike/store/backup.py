@@ -1,15 +1,15 @@
-"""Backups of a collection: made while other processes write, verified, restored.
+"""Create, verify and restore backups of a collection. Other processes can write during a backup.
 
-A backup is a directory with the contents of the collection's files, named by their digests, and a manifest that says
-which file has which content:
+A backup is a directory with the contents of the collection's files, named by their digests, and a manifest that maps
+each file to its content:
 
-    backup.json      the manifest: format, time, source, and for each file of the collection its size and digest
+    backup.json      the manifest: format, time, source, and the size and digest of each file of the collection
     files/<digest>   the contents; `<digest>` is the BLAKE2b digest of the file, in hexadecimal
-    lock             held by the process that makes the backup, shared by processes that restore it
+    lock             held by the process that writes the backup, shared by processes that restore it
 
-A file in `files/` never changes, so a new backup cannot damage the one before. Renaming the new manifest into place is
-the only step that replaces the previous backup: a process that is killed before this step leaves the old backup, and
-after it the new one. Files that the new manifest does not name are removed last.
+A file in `files/` never changes, so a new backup cannot damage the previous one. Renaming the new manifest into place
+is the only step that replaces the previous backup. A process that is killed before this step leaves the old backup;
+one that is killed after it leaves the new backup. Files that the new manifest does not list are removed last.
 """
 
 import json
@@ -42,7 +42,7 @@ FORMAT = 1
 DIGEST_BYTES = 32
 CHUNK_BYTES = 2**20
 TRIES = 20
-"""How often the catalogue is copied at most, if other processes merge files meanwhile."""
+"""Maximum number of times that the catalogue is copied if other processes merge files in the meantime."""
 
 ACCESS = "access.json"
 UPLOADS = "uploads"
@@ -71,7 +71,7 @@ class Entry:
 
     bytes: int
     digest: str
-    key: str  # identifies the content without reading it: the digest in the catalogue, or size and time; "" for neither
+    key: str  # identifies the content without reading it: the digest in the catalogue, or size and time; "" if unknown
 
 
 class Backup:
@@ -91,15 +91,15 @@ class Backup:
             except (FileNotFoundError, NotADirectoryError):
                 if (self.path / "catalogue.sqlite").exists():
                     raise NoCollectionError(
-                        f"{self.path} is a collection, not a backup. Give a directory that `lookalike backup` made."
+                        f"{self.path} is a collection, not a backup. Give a directory that `lookalike backup` created."
                     ) from None
                 raise NoCollectionError(
-                    f"No backup at {self.path}: there is no {MANIFEST}. Make one with: lookalike backup {self.path}"
+                    f"No backup at {self.path}: there is no {MANIFEST}. Create one with: lookalike backup {self.path}"
                 ) from None
         self.entries = _parse(self.path / MANIFEST, data)
 
     def file(self, name: str) -> Path | None:
-        """Verify the content of one file of the collection and return its path; None if the backup has no such file.
+        """Verify the content of one file of the collection and return its path, or None if it is not in the backup.
 
         `name` is relative to the collection's directory, such as "judgements.sqlite". Raises DamagedError if the
         backup's own copy is damaged or missing.
@@ -116,19 +116,19 @@ class Backup:
         return stored
 
     def differs(self, name: str, file: Path) -> bool:
-        """Whether a file is missing or does not hold what the backup has of it."""
+        """Whether a file is missing or its content is not that in the backup."""
         return not _is_sound(file, self.entries[name])
 
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[Backup]:
-    """Open the backup in a directory; other processes cannot update it within the block."""
+    """Open the backup in a directory. Other processes cannot update it inside the block."""
     with _locked(Path(path), shared=True):
         yield Backup(path)
 
 
 def make_backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
-    """Make or update the backup in the directory `target`. It needs no writer lock and does not block writers.
+    """Create or update the backup in the directory `target`. It needs no writer lock and does not block writers.
 
     Every file of the backup is read back and compared with its digest, including files that are not copied again.
     Raises DamagedError if a file of the collection is damaged or missing; the previous backup is then unchanged.
@@ -158,33 +158,35 @@ def check_target(source: Path, target: Path) -> None:
     inner, outer = target.resolve(), source.resolve()
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
         raise InputError(
-            f"A backup must not be inside its collection, nor contain it. Got {target} for the collection {source}."
+            f"A backup cannot be inside its collection or contain it. Got {target} for the collection {source}."
             " Choose another directory."
         )
     if target.exists() and not target.is_dir():
-        raise InputError(f"A backup must be a directory. {target} is a file. Choose another name.")
+        raise InputError(f"A backup must be a directory, but {target} is a file. Choose another name.")
     if (target / "catalogue.sqlite").exists():
         raise InputError(f"{target} is a collection, not a backup. Choose another directory.")
     with file_errors(target):
         names = set(os.listdir(target)) if target.exists() else set()
     ours = {CONTENTS, COPIES, "lock", *(name for name in names if name.startswith(f".{MANIFEST}."))}
     if MANIFEST not in names and not names <= ours:  # a first backup that was killed leaves no manifest
-        raise InputError(f"{target} is not empty and is not a backup. Choose an empty or a new directory.")
+        raise InputError(f"{target} is not empty and is not a backup. Choose an empty or new directory.")
 
 
 def restore_backup(source: Path, target: Path, progress: Progress = silent) -> BackupReport:
-    """Make a new collection at `target` from the backup in the directory `source`.
+    """Create a new collection at `target` from the backup in the directory `source`.
 
-    Every file is compared with its digest. The collection gets its name when it is complete.
+    Every file is compared with its digest. The collection appears at `target` only when it is complete.
     """
     started = time.monotonic()
     source, target = Path(source).absolute(), Path(os.path.realpath(target))
     with open_backup(source) as found:
         real = source.resolve()
         if target.is_relative_to(real) or real.is_relative_to(target):
-            raise InputError(f"{target} must not be inside the backup {source}, nor contain it. Choose another path.")
+            raise InputError(f"{target} cannot be inside the backup {source} or contain it. Choose another path.")
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise InputError(f"{target} exists and is not empty. Choose a new path: lookalike restore {source} PATH")
+            raise InputError(
+                f"{target} already exists and is not empty. Choose a new path: lookalike restore {source} PATH"
+            )
         part = target.with_name(f".{target.name}.restore")
         with write_errors(target):
             part.mkdir(parents=True, exist_ok=True)
@@ -211,7 +213,7 @@ class _BackupRun:
         self._sound: set[str] = set()  # digests whose content was read back in this run
         try:
             self._known = Backup(target).entries
-        except (NoCollectionError, DamagedError):  # stored contents are still found by their digests
+        except (NoCollectionError, DamagedError):  # stored contents can still be found by their digests
             self._known = {}
         self.remove_temporary()
         with write_errors(target):
@@ -229,7 +231,7 @@ class _BackupRun:
                 break
         else:
             raise LockedError(
-                f"Other processes replaced files of {self._source} {TRIES} times while they were copied."
+                f"Other processes replaced files of {self._source} {TRIES} times during the backup."
                 " Try again when fewer pictures are being added."
             )
         self._store_uploads()
@@ -242,7 +244,7 @@ class _BackupRun:
                 raise _damaged(f"{self._source / ACCESS} is damaged: {error}.") from None
 
     def write_manifest(self) -> None:
-        """Write the manifest; this replaces the previous backup."""
+        """Write the manifest, which replaces the previous backup."""
         described: dict[str, Any] = {
             "format": FORMAT,
             "lookalike": lookalike.__version__,
@@ -261,7 +263,7 @@ class _BackupRun:
                 shutil.rmtree(self._copies)
 
     def remove_unnamed(self) -> None:
-        """Remove contents that the manifest does not name."""
+        """Remove contents that the manifest does not list."""
         named = {entry.digest for entry in self.entries.values()}
         with write_errors(self._target):
             for file in (self._target / CONTENTS).iterdir():
@@ -269,7 +271,7 @@ class _BackupRun:
                     file.unlink()
 
     def _store_catalogue(self) -> bool:
-        """Store the catalogue and the files that it names; False if another process replaced one of them meanwhile."""
+        """Store the catalogue and the files it refers to; returns False if another process replaced one of them."""
         copied = self._store_database("catalogue.sqlite")
         with closing(_open_copy(copied)) as db:
             version = read_version(db)
@@ -280,7 +282,7 @@ class _BackupRun:
         steps: list[Callable[[], None]] = [partial(self._store_segment, row) for row in segments]
         steps += [partial(self._store_digested, f"models/{file}", digest) for file, digest in fitted]
         steps += [partial(self._store_digested, f"indexes/{file}", digest) for file, digest in indexes]
-        self._known |= self.entries  # an earlier try may have stored files that the catalogue no longer names
+        self._known |= self.entries  # an earlier attempt may have stored files that the catalogue no longer lists
         self.entries = {name: self.entries[name] for name in DATABASES}
         try:
             for done, step in enumerate(steps):
@@ -294,7 +296,7 @@ class _BackupRun:
         return True
 
     def _store_database(self, name: str) -> Path:
-        """Copy a database at one commit, check the copy and store it; returns the path of the copy."""
+        """Copy a database at one commit, check the copy, store it, and return the path of the copy."""
         copy = self._copies / name
         copy.unlink(missing_ok=True)
         _copy_database(self._source / name, copy, DATABASES[name])
@@ -318,7 +320,7 @@ class _BackupRun:
             self._store_content(name, self._source / name, key)
 
     def _store_digested(self, name: str, digest: bytes | None) -> None:
-        """Have a file in the backup that matches the digest in the catalogue, if it has one there."""
+        """Store a file and check that it matches its digest in the catalogue, if there is one."""
         self._store(name, None if digest is None else digest.hex())
         if digest not in (None, npy_files.digest_file(_stored(self._target, self.entries[name].digest))):
             raise _damaged(f"{self._source / name} does not match its digest.")
@@ -326,7 +328,7 @@ class _BackupRun:
     def _store_uploads(self) -> None:
         """Store the pictures that clients uploaded.
 
-        The folders are listed again until nothing is new: a file may move from one folder to another meanwhile.
+        The folders are listed until nothing is new, because a file can move to another folder in the meantime.
         """
         tried: set[str] = set()
         while new := set(_list_uploads(self._source)) - tried:
@@ -338,7 +340,7 @@ class _BackupRun:
             tried |= new
 
     def _store_jobs(self) -> None:
-        """Store the jobs that have ended. A restored collection must not start the others again; one is this backup."""
+        """Store the jobs that have ended. A restored collection must not restart the others, such as this backup."""
         source, copy = self._source / JOBS_FILE, self._copies / JOBS_FILE
         if faults := verify_jobs(self._source):
             raise _damaged(re.split(" Run: | If it is damaged, run: ", faults[0])[0])
@@ -349,8 +351,8 @@ class _BackupRun:
     def _store(self, name: str, key: str | None = None) -> None:
         """Store a file whose content never changes under its name.
 
-        `key` is the digest of the content in the catalogue; by default, size and modification time identify it. Raises
-        FileNotFoundError if the file is missing.
+        `key` is the digest of the content in the catalogue. By default, size and modification time identify the
+        content. Raises FileNotFoundError if the file is missing.
         """
         if key is None:
             stat = (self._source / name).stat()
@@ -360,10 +362,10 @@ class _BackupRun:
         self._store_content(name, self._source / name, key)
         known = self._known.get(name)
         if known is not None and known.digest != self.entries[name].digest:
-            raise _damaged(f"{self._source / name} has changed since it was backed up, and such files never change.")
+            raise _damaged(f"{self._source / name} has changed since it was backed up, although it never should.")
 
     def _reuse_known(self, name: str, key: str) -> bool:
-        """Reuse the content of the previous backup, without reading the collection; False if there is none."""
+        """Reuse the content in the previous backup without reading the collection; returns False if there is none."""
         entry = self._known.get(name)
         if entry is None or entry.key != key or not self._has(entry):
             return False
@@ -371,7 +373,7 @@ class _BackupRun:
         return True
 
     def _store_content(self, name: str, source: Path, key: str = "") -> None:
-        """Read a file, and copy it if the backup does not have its content."""
+        """Read a file, and copy it if its content is not yet in the backup."""
         with source.open("rb") as stream:
             entry = Entry(os.fstat(stream.fileno()).st_size, _digest(stream, source), key)
             if not self._has(entry):
@@ -383,7 +385,7 @@ class _BackupRun:
         self.entries[name] = entry
 
     def _has(self, entry: Entry) -> bool:
-        """Whether the backup holds this content, undamaged."""
+        """Whether this content is in the backup and undamaged."""
         if entry.digest not in self._sound and _is_sound(_stored(self._target, entry.digest), entry):
             self._sound.add(entry.digest)
         return entry.digest in self._sound
@@ -394,7 +396,7 @@ def _damaged(fault: str) -> DamagedError:
 
 
 def _parse(file: Path, data: bytes) -> dict[str, Entry]:
-    """Return the entries of a manifest; DamagedError if it is not valid."""
+    """Return the entries of a manifest. Raises DamagedError if it is not valid."""
     try:
         found = json.loads(data)
         version, expected = int(found["format"]), found.pop("digest")
@@ -406,9 +408,9 @@ def _parse(file: Path, data: bytes) -> dict[str, Entry]:
         if bad := [
             name for name, entry in entries.items() if not _is_name(name) or not _DIGEST.fullmatch(entry.digest)
         ]:
-            raise ValueError(f"it names {bad[0]!r:.80}")
+            raise ValueError(f"it lists {bad[0]!r:.80}")
         if missing := [name for name in DATABASES if name not in entries]:
-            raise ValueError(f"it does not name {missing[0]}")
+            raise ValueError(f"it does not list {missing[0]}")
         return entries
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(
@@ -421,7 +423,7 @@ def _manifest_digest(described: dict[str, Any]) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a manifest may name this file: it must be inside the collection's directory."""
+    """Whether this file name is allowed in a manifest: it must be inside the collection's directory."""
     parts = PurePosixPath(name).parts
     if "\0" in name or ".." in parts or str(PurePosixPath(name)) != name:
         return False
@@ -433,7 +435,7 @@ def _stored(backup: Path, digest: str) -> Path:
 
 
 def _mode(name: str) -> int:
-    """Permissions of a file, before the umask. Anyone who can read `access.json` can log in."""
+    """Return the permissions of a file before the umask. `access.json` is private, because it is enough to log in."""
     return 0o600 if name == ACCESS else 0o666
 
 
@@ -464,9 +466,9 @@ def _version_of(catalogue: Path) -> int:
 
 
 def _copy_database(source: Path, copy: Path, migrations: Sequence[str], delete: str | None = None) -> None:
-    """Copy a database with SQLite's online backup, and check the copy. The copy is without the rows of `delete`.
+    """Copy a database with SQLite's online backup and check the copy. `delete` is SQL that removes rows from the copy.
 
-    The copy is one file without a WAL. It is written without locks, which many network drives do not support; no other
+    The copy is one file without a WAL. It is written without locks, which many network drives do not support. No other
     process uses the file.
     """
     with closing(Database(source, migrations)) as database, database.reading() as db:
@@ -480,14 +482,14 @@ def _copy_database(source: Path, copy: Path, migrations: Sequence[str], delete: 
     with closing(_open_copy(copy)) as db:
         try:
             faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
-        except sqlite3.DatabaseError as error:  # too damaged to be checked
+        except sqlite3.DatabaseError as error:  # too damaged to check
             faults = [str(error)]
     if faults:
         raise _damaged(f"{source} is damaged: {faults[0]}.")
 
 
 def _copy_without(source: sqlite3.Connection, target: sqlite3.Connection, delete: str) -> None:
-    """Copy a small database without some rows. They are deleted in memory: a file with a WAL needs locks to change."""
+    """Copy a small database without some rows. They are deleted in memory, because changes to a WAL need locks."""
     with closing(sqlite3.connect(":memory:")) as memory:
         source.backup(memory)
         add_functions(memory)
@@ -506,12 +508,12 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
     for done, (name, entry) in enumerate(found.entries.items()):
         progress("restoring", done, len(found.entries))
         stored = found.file(name)
-        assert stored is not None, "the manifest names it"
+        assert stored is not None, "the manifest lists it"
         with write_errors(part / name), stored.open("rb") as stream:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             _copy(stream, stored, part / name, entry.digest, _mode(name))
     progress("restoring", len(found.entries), len(found.entries))
-    # Paths inside the collection, such as those of uploads, must name its new place.
+    # Paths inside the collection, such as those of uploads, must refer to its new location.
     with closing(Database(part / "catalogue.sqlite", CATALOGUE)) as database, database.transaction():
         Items(database).set_home(str(target))
     with write_errors(target):
@@ -522,7 +524,7 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
 
 
 def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) -> None:
-    """Copy an open file, with its modification time, to the new file `target`; read that back and check its digest."""
+    """Copy an open file and its modification time to the new file `target`, read it back and check its digest."""
     read, stat = blake2b(digest_size=DIGEST_BYTES), os.fstat(stream.fileno())
     with open(target, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as out:
         for chunk in _chunks(stream, source):
@@ -531,17 +533,17 @@ def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) 
         out.flush()
         os.utime(out.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
         os.fsync(out.fileno())
-        with suppress(AttributeError):  # where the system can, read back from the disk and not from its cache
+        with suppress(AttributeError):  # if the system supports it, read back from the disk and not from the cache
             os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if read.hexdigest() != digest:
         raise StoreError(f"{source} changed while it was copied. Try again.")
     with target.open("rb") as written:
         if _digest(written, target) != digest:
-            raise StoreError(f"{target} does not read back as it was written. Check the disk, or use another one.")
+            raise StoreError(f"{target} differs from the data that was written. Check the disk, or use another one.")
 
 
 def _digest(stream: BinaryIO, path: Path) -> str:
-    """The digest of an open file."""
+    """Return the digest of an open file."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for chunk in _chunks(stream, path):
         digest.update(chunk)
@@ -558,7 +560,7 @@ def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def _empty(folder: Path) -> None:
-    """Remove everything in a folder but its lock."""
+    """Remove everything in a folder except its lock."""
     with write_errors(folder):
         for path in folder.iterdir():
             if path.is_dir():
@@ -569,7 +571,7 @@ def _empty(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a folder; `shared`: together with other processes that only read."""
+    """Hold the lock of a folder; `shared` allows other processes to hold it at the same time, to read."""
     handle = _open_lock(folder / "lock", shared)
     try:
         yield
@@ -579,7 +581,7 @@ def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def _open_lock(file: Path, shared: bool) -> int | None:
-    """Return a handle that holds the lock; None if a backup to be read has no lock file."""
+    """Return a handle that holds the lock, or None if a backup to be read has no lock file."""
     with write_errors(file):
         try:
             handle = os.open(file, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o666)
@@ -589,5 +591,5 @@ def _open_lock(file: Path, shared: bool) -> int | None:
             raise
         if not try_lock(handle, shared=shared):
             os.close(handle)
-            raise LockedError(f"Another process is using {file.parent}. Try again when it is done.")
+            raise LockedError(f"Another process is using {file.parent}. Try again when it has finished.")
     return handle

@@ -1,8 +1,8 @@
-"""Classes and predictions. A class is a label; it exists while pictures have the label, or since it was named.
+"""Classes and predictions. A class is a label; it exists if it was named explicitly or if pictures have the label.
 
-`ClassNames` renames, merges, splits and deletes classes, and numbers every change to labels, so that a class model in
-memory can follow. `Predictions` stores the class that was predicted for a picture, separately from labels. Triggers in
-the database (see `schema`) remove a prediction when its picture is labelled, its class rejected or its class removed.
+`ClassNames` renames, merges, splits and deletes classes. It numbers every change to labels, so that a class model in
+memory can apply them. `Predictions` stores the class that was predicted for a picture, separately from labels. Database
+triggers (see `schema`) remove a prediction when its picture is labelled or its class is rejected or removed.
 """
 
 import json
@@ -17,12 +17,12 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.database import REAL, TEXT, Database, check_text, text, unhex, write_ids
 
 MAX_LABEL = 1_000
-"""Characters of a label."""
+"""Maximum number of characters of a label."""
 NO_CLASS = "none of these"
-"""The prediction for a picture of no class; no new class may have this name."""
+"""The prediction for a picture that matches no class. A new class cannot have this name."""
 
 Change: TypeAlias = tuple[int | None, str | None, bool]
-"""A label of an item that was added (True) or removed; item and label are None for another change to classes."""
+"""A label of an item that was added (True) or removed. Item and label are None for other changes to classes."""
 
 _INSERT_LABEL = "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
 _INSERT_REJECTION = f"INSERT OR IGNORE INTO rejections (item, label, author, at) VALUES (?, {TEXT}, {TEXT}, ?)"
@@ -30,16 +30,16 @@ _IS_GIVEN = "item IN (SELECT value FROM json_each(?))"
 
 
 def check_label(label: str, what: str = "A label") -> bytes:
-    """Return a label as it is bound with `TEXT`; InputError if it is not valid. `what` names it in the message."""
+    """Return a label as bytes to bind with `TEXT`. Raises InputError, which calls it `what`, if it is not valid."""
     if not isinstance(label, str) or not label.strip() or len(label) > MAX_LABEL or "\0" in label:
         raise InputError(
-            f"{what} must be text of 1 to {MAX_LABEL} characters, not all blank, without NUL. Got {label!r:.80}."
+            f"{what} must be text of 1 to {MAX_LABEL} characters, not only blanks, without NUL. Got {label!r:.80}."
         )
     return check_text(label, what)
 
 
 def normalize_label(label: str) -> str:
-    """Return the form of a new name: composed letters (NFC), no surrounding blanks.
+    """Return the normal form of a new name: composed letters (NFC), no surrounding blanks.
 
     >>> normalize_label(" cafe\u0301 ") == "caf\u00e9"
     True
@@ -48,7 +48,7 @@ def normalize_label(label: str) -> str:
 
 
 class Membership(NamedTuple):
-    """A picture of a class, and where its label comes from."""
+    """A picture of a class, and the origin of its label."""
 
     item: int
     author: str
@@ -63,7 +63,7 @@ class ClassNames:
         self._db = database
 
     def counts(self) -> dict[str, int]:
-        """Return the number of items of each class, sorted by name; 0 for a class that was only named."""
+        """Return the number of items of each class, sorted by name, including classes without pictures."""
         query = (
             "SELECT label, count(*) FROM labels GROUP BY label UNION ALL"
             " SELECT name, 0 FROM classes WHERE NOT EXISTS (SELECT 1 FROM labels WHERE label = name) ORDER BY 1"
@@ -72,7 +72,7 @@ class ClassNames:
             return dict(db.execute(query))
 
     def named(self) -> list[str]:
-        """Return the classes that exist even without pictures."""
+        """Return the classes that were named explicitly, so they exist even without pictures."""
         with self._db.reading() as db:
             return [name for (name,) in db.execute("SELECT name FROM classes ORDER BY name")]
 
@@ -84,10 +84,10 @@ class ClassNames:
                     raise UnknownNameError("class", name, self.counts())
 
     def canonical_names(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
-        """Return the name to use for each of these: that of an existing class, else the normalized one.
+        """Return the name to use for each of these: that of an existing class, otherwise the normalised one.
 
-        Names that differ only in surrounding blanks or in the composition of letters are the same name; existing
-        classes with both spellings stay as they are. `new`: unknown names may become classes, so they are checked.
+        Names that differ only in surrounding blanks or in the composition of letters are the same name. Existing
+        classes with both spellings are not changed. `new`: unknown names can become classes, so they are checked.
         """
         found: dict[str, str] = {}
         known: dict[str, str] | None = None
@@ -103,7 +103,8 @@ class ClassNames:
                 found[name] = known.get(normalize_label(name), normalize_label(name))
                 if new and normalize_label(name) not in known and found[name].casefold() == NO_CLASS:
                     raise InputError(
-                        f"No class can be named {NO_CLASS!r}: pictures of no class are called that. Choose another."
+                        f"A class cannot be named {NO_CLASS!r}, because that is the prediction for pictures that match"
+                        " no class. Choose another name."
                     )
         return found
 
@@ -114,7 +115,7 @@ class ClassNames:
             return [Membership(*row) for row in db.execute(query, [check_label(name)])]
 
     def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
-        """Add items to a class, which may be new; returns how many were not in it."""
+        """Add items to a new or existing class; returns how many were not in it."""
         label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
         rows = [(int(item), label, who, text(source), now) for item in items]
         with self._db.transaction() as db:
@@ -130,14 +131,12 @@ class ClassNames:
         with self._db.transaction() as db:
             self.check(old)
             if old == new:
-                raise InputError(f"The class is named {new!r} already.")
+                raise InputError(f"The class is already named {new!r}.")
             if _exists(db, new):
-                raise InputError(
-                    f"There is a class named {new!r} already. To make one of both: lookalike classes merge"
-                )
+                raise InputError(f"There is already a class named {new!r}. To combine both: lookalike classes merge")
             in_tree = f"SELECT 1 FROM parents WHERE {TEXT} IN (child, parent)"
             if db.execute(in_tree, [before]).fetchone() and db.execute(in_tree, [after]).fetchone():
-                raise InputError(f"The hierarchy has {new!r} beside {old!r} already. Choose another name.")
+                raise InputError(f"The hierarchy already contains both {new!r} and {old!r}. Choose another name.")
             n = _move(db, before, after)
             for table, column in (
                 ("sessions", "name"),
@@ -154,11 +153,11 @@ class ClassNames:
         after = check_label(into, "The name of a class")
         labels = [check_label(name) for name in dict.fromkeys(names)]
         if len(labels) < 2:
-            raise InputError(f"At least two classes are needed to merge. Got {', '.join(names) or 'none'}.")
+            raise InputError(f"Give at least two classes to merge. Got {', '.join(names) or 'none'}.")
         with self._db.transaction() as db:
             self.check(*names)
             if into not in names and _exists(db, into):
-                raise InputError(f"There is a class named {into!r} already. Name it among those to merge.")
+                raise InputError(f"There is already a class named {into!r}. Add it to the classes to merge.")
             kept = (
                 f"SELECT item, author, max(at) FROM rejections WHERE label IN ({', '.join(TEXT for _ in labels)})"
                 " GROUP BY item HAVING count(*) = ?"
@@ -178,12 +177,12 @@ class ClassNames:
         inside = f"label = {TEXT} AND item IN (SELECT value FROM json_each(?))"
         who, given = check_text(author), sorted(set(map(int, items)))
         if not given:
-            raise InputError(f"Say which pictures of {name!r} are to be {new!r}. Got none.")
+            raise InputError(f"Give the pictures of {name!r} to move to {new!r}. Got none.")
         wanted = write_ids(given)
         with self._db.transaction() as db:
             self.check(name)
             if _exists(db, new):
-                raise InputError(f"There is a class named {new!r} already. Choose another name for what is split off.")
+                raise InputError(f"There is already a class named {new!r}. Choose another name for the new class.")
             found = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [before, wanted]).fetchone()[0])
             if found < len(given):
                 raise InputError(f"{len(given) - found} of the {len(given)} pictures are not in {name!r}.")
@@ -237,7 +236,7 @@ class ClassNames:
             return _last_change(db), db.execute("SELECT item, label FROM labels").fetchall()
 
     def changes(self, since: int) -> tuple[int, list[Change] | None]:
-        """Return the number of the last change, and the changes after number `since`; None if they were removed."""
+        """Return the number of the last change, and the changes after `since`, or None if they were removed."""
         query = "SELECT item, label, added FROM changes WHERE id > ? ORDER BY id"
         with self._db.reading() as db:
             last = _last_change(db)
@@ -250,13 +249,13 @@ class ClassNames:
             return _last_change(db)
 
     def change(self, number: int) -> Change | None:
-        """Return one change; None if it was removed."""
+        """Return one change, or None if it was removed."""
         with self._db.reading() as db:
             row = db.execute("SELECT item, label, added FROM changes WHERE id = ?", [number]).fetchone()
         return None if row is None else (row[0], row[1], bool(row[2]))
 
     def forget_changes(self) -> None:
-        """Remove all changes but the last; a class model that has not seen them reads all labels again."""
+        """Remove all changes except the last. A class model that has not applied them reads all labels again."""
         with self._db.transaction() as db:
             db.execute("DELETE FROM changes WHERE id < (SELECT max(id) FROM changes)")
 
@@ -269,12 +268,12 @@ class StoredPrediction:
     label: str
     probability: float
     space: str
-    model: str  # the kind of class model and the number of the last change it has seen
+    model: str  # the kind of class model and the number of the last change it has applied
     at: float  # POSIX seconds
 
 
 class Predictions:
-    """The predictions of a collection, at most one for each item, in `judgements.sqlite`."""
+    """The predictions of a collection, at most one per item, in `judgements.sqlite`."""
 
     def __init__(self, database: Database):
         self._db = database
@@ -284,7 +283,7 @@ class Predictions:
     ) -> dict[str, int]:
         """Save predictions as (item, label, probability); returns how many were saved for each label.
 
-        Predictions for labelled items and rejected predictions are skipped. `replace_all`: replace all predictions, not
+        Predictions for labelled items and of rejected classes are skipped. `replace_all` replaces all predictions, not
         only those of the same items.
         """
         now = time.time()
@@ -302,13 +301,13 @@ class Predictions:
             return dict(db.execute(counts, [items]))
 
     def of(self, label: str) -> list[StoredPrediction]:
-        """Return the predictions of a class, the most probable first."""
+        """Return the predictions of a class, most probable first."""
         query = f"SELECT * FROM predictions WHERE label = {TEXT} ORDER BY probability DESC, item"
         with self._db.reading() as db:
             return [StoredPrediction(*row) for row in db.execute(query, [check_label(label)])]
 
     def get(self, items: Sequence[int]) -> dict[int, StoredPrediction]:
-        """Return the predictions of these items; items without one are left out."""
+        """Return the predictions of these items; items without a prediction are omitted."""
         return {
             item: StoredPrediction(item, unhex(label), float(chance), unhex(space), unhex(model), float(at))
             for item, label, chance, space, model, at in self._db.read_rows(_PREDICTIONS, items)
@@ -337,7 +336,7 @@ class Predictions:
             )
             if missing := len(set(wanted) - found - labelled):
                 raise InputError(
-                    f"{missing} of the {len(wanted)} pictures are not predicted to be {label!r}."
+                    f"{missing} of the {len(wanted)} pictures have no prediction {label!r}."
                     f" To label them: lookalike classes add {label!r} IMAGE…"
                 )
             rows = [(item, name, who, time.time()) for item in sorted(found)]
@@ -345,7 +344,7 @@ class Predictions:
             return max(0, db.executemany(insert, rows).rowcount)
 
     def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
-        """Reject a class for items: it is never predicted for them again. Returns how many predictions were removed."""
+        """Reject a class for items, so it is never predicted again; returns how many predictions were removed."""
         name, who = check_label(label), check_text(author)
         given = sorted(set(map(int, items)))
         wanted = write_ids(given)
@@ -396,7 +395,7 @@ def _count(db: sqlite3.Connection, label: bytes) -> int:
 
 
 def _move(db: sqlite3.Connection, before: bytes, after: bytes) -> int:
-    """Move all labels and predictions of a class to another; returns how many labels there were."""
+    """Move all labels and predictions of a class to another class; returns the number of labels."""
     n = _count(db, before)
     db.execute(
         f"INSERT OR IGNORE INTO classes (name, author, at) SELECT {TEXT}, author, at FROM classes WHERE name = {TEXT}",
@@ -411,7 +410,7 @@ def _move(db: sqlite3.Connection, before: bytes, after: bytes) -> int:
 
 
 def _log_change(db: sqlite3.Connection) -> None:
-    """Number a change that is not a label, so that class models in memory notice it."""
+    """Record a change other than a label, so that class models in memory notice it."""
     db.execute("INSERT INTO changes (item) VALUES (NULL)")
 
 

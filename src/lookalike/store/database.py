@@ -1,8 +1,7 @@
 """The SQLite files of a collection: connections, transactions, errors, and ids in queries.
 
-`Database` gives each thread its own connection. `connect` opens a file and migrates it to the latest format;
-`create_database` makes a new one.
-`database_errors` raises the errors of `lookalike.errors` instead of SQLite's.
+`Database` gives each thread its own connection. `connect` opens a file and migrates it to the latest format.
+`create_database` creates a new file. `database_errors` converts SQLite's errors to those of `lookalike.errors`.
 """
 
 import json
@@ -46,16 +45,16 @@ from lookalike.types import Ids
 APPLICATION_ID = 0x4C4F4F4B  # "LOOK"
 BUSY_TIMEOUT_S = 10.0
 IDS_PER_QUERY = 5_000
-"""Ids in the JSON text of one query."""
+"""Maximum number of ids in the JSON text of one query."""
 VERSION = "SELECT version FROM state"
 TEXT = "CAST(? AS TEXT)"
-"""SQL that takes a value as `text` binds it."""
+"""SQL for a value that was encoded by `text`."""
 REAL = "printf('%!.17g', {})"
-"""SQL for a number with all its bits as text: SQLite's JSON keeps 15 digits."""
+"""SQL that writes a number with full precision. SQLite's JSON has only 15 digits."""
 EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Copies everything from SQLite's log into the file itself, syncs it, and empties the log."""
+"""Copies everything from SQLite's log to the database file, syncs it and empties the log."""
 LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
-"""Endings of files beside a database that was removed or not completed. SQLite would apply such a log to a new one."""
+"""Suffixes of files that can remain after a database is removed. SQLite would apply such a log to a new database."""
 FROM_BACKUP = "Run: lookalike repair --from BACKUP"
 
 _ON_FULL_DISK = "mode=ro&readonly_shm=1"
@@ -63,18 +62,18 @@ _NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTO
 
 
 class Connection(sqlite3.Connection):
-    """A connection that can be referred to weakly, and the number of blocks that use it."""
+    """A connection that supports weak references, and the number of blocks that use it."""
 
     users = 0
 
 
 class Database:
-    """A SQLite file that many threads use; each thread has its own connection.
+    """A SQLite file that several threads use. Each thread has its own connection.
 
     Parameters
     ----------
-    path : the file, which exists.
-    migrations : the scripts that make its tables.
+    path : the file, which must exist.
+    migrations : the scripts that create its tables.
 
     """
 
@@ -83,7 +82,7 @@ class Database:
         self._migrations = migrations
         self._readonly = not os.access(path.parent, os.W_OK)
         self._local = threading.local()
-        self._mutex = threading.RLock()  # of `_all`, of the connections' `users` and of closing
+        self._mutex = threading.RLock()  # protects `_all`, the `users` of connections, and closing
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
         self.in_doubt = False  # a commit failed, but SQLite may find it in its log after a crash
@@ -93,7 +92,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read one consistent state within the block; inside a transaction of this thread, that of the transaction."""
+        """Read one consistent state inside the block, or that of the transaction which this thread is in."""
         with database_errors(self.path), self._held() as db:
             if db.in_transaction:
                 yield db
@@ -105,18 +104,18 @@ class Database:
                 roll_back(db)
 
     def read_value(self, query: str, values: Sequence[Any] = ()) -> Any:
-        """Return the single value of a query, which needs no transaction.
+        """Return the single value of a query. It needs no transaction.
 
-        Python releases its global lock for every row and, under load, waits for it again. Frequent queries therefore
+        Python releases the GIL for every row and, under load, must wait to get it back. Frequent queries therefore
         return one row.
         """
         with database_errors(self.path), self._held() as db:
             return db.execute(query, values).fetchone()[0]
 
     def read_rows(self, query: str, ids: Iterable[int]) -> Iterator[Any]:
-        """Yield the rows of a query that takes ids through `json_each` and returns one JSON array.
+        """Yield the rows of a query that reads ids with `json_each` and returns one JSON array.
 
-        Many ids are divided among several queries, because SQLite limits the length of a text; each query may see a
+        Many ids are divided into several queries, because SQLite limits the length of a string. Each query can see a
         different commit.
         """
         for part in batches(ids, IDS_PER_QUERY):
@@ -128,8 +127,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Make all changes of the block or none; they are on the disk when it ends."""
-        self.check_not_replaced()  # changes to a file that was moved or removed are lost
+        """Commit all changes of the block or none. They are on the disk when it ends."""
+        self.check_not_replaced()  # changes to a file that was moved or removed would be lost
         with database_errors(self.path), self._held() as db:
             assert not db.in_transaction, "transactions do not nest"
             try:
@@ -146,12 +145,12 @@ class Database:
         return db
 
     def in_transaction(self) -> bool:
-        """Whether this thread is inside a transaction, so that it sees uncommitted changes."""
+        """Whether this thread is inside a transaction and therefore sees uncommitted changes."""
         with self._held() as db:
             return db.in_transaction
 
     def vacuum(self) -> None:
-        """Free the disk space of deleted rows. On a full disk this does nothing, because it needs a copy."""
+        """Free the disk space of deleted rows. This needs space for a copy, so it does nothing on a full disk."""
         for statement in ("VACUUM", EMPTY_LOG):
             with suppress(FullError), database_errors(self.path), self._held() as db:
                 db.execute(statement)
@@ -186,14 +185,14 @@ class Database:
     def check_not_replaced(self) -> None:
         """Raise StoreError if the file was replaced since it was opened."""
         if self._file() != self._identity:
-            raise StoreError(f"The collection at {self.path.parent} was replaced since it was opened. Open it again.")
+            raise StoreError(f"The collection at {self.path.parent} was replaced while it was open. Open it again.")
 
     def connect(self) -> Connection:
-        """Return a new connection, for the caller to close."""
+        """Return a new connection, which the caller must close."""
         return connect(self.path, self._migrations, readonly=self._readonly)
 
     def reopen(self) -> None:
-        """Open the file again in this thread: a connection that was made on a full disk can only read."""
+        """Open the file again in this thread, because a connection that was opened on a full disk can only read."""
         db: Connection | None = getattr(self._local, "db", None)
         with self._mutex:
             if db is not None and not db.users:
@@ -201,7 +200,7 @@ class Database:
                 self._local.db = None
 
     def close(self) -> None:
-        """Close the connections of every thread, those in use when their block ends. Does not wait."""
+        """Close the connections of every thread without waiting. Those in use are closed when their block ends."""
         with self._mutex:
             self._closed = True
             for connection in list(self._all):
@@ -209,10 +208,11 @@ class Database:
                     connection.close()
 
     def _commit(self, db: Connection) -> None:
-        """Commit. A commit that fails in the log's fsync is rolled back, but its frames stay in the log.
+        """Commit the transaction.
 
-        Should the system crash now, SQLite would find them there and take the transaction as committed. The next commit
-        overwrites them.
+        A commit that fails in the fsync of the log is rolled back, but its frames stay in the log. If the system
+        crashed now, SQLite would find them there and treat the transaction as committed. The next commit overwrites
+        them.
         """
         try:
             db.execute("COMMIT")
@@ -223,13 +223,13 @@ class Database:
 
     @contextmanager
     def _held(self) -> Iterator[Connection]:
-        """Give the thread's connection. It stays open until the block ends: closing one in use crashes the process."""
+        """Yield the thread's connection. It stays open until the block ends, because closing it in use would crash."""
         db = self._connection()
         with self._mutex:
             self._all.add(db)
             db.users += 1
         try:
-            self._check_open()  # it may have been closed meanwhile
+            self._check_open()  # it may have been closed in the meantime
             yield db
         finally:
             with self._mutex:
@@ -256,14 +256,14 @@ class Database:
 
 
 def create_database(path: Path, migrations: Sequence[str]) -> None:
-    """Make an empty database. It gets its name when it is complete, and is on the disk when this returns."""
+    """Create an empty database. It gets its name when it is complete, and is on the disk when this returns."""
     left_over = [path.with_name(path.name + ending) for ending in LEFT_OVER]
     for found in left_over:
         found.unlink(missing_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.touch()
     with closing(connect(part, migrations)) as db:
-        db.execute(EMPTY_LOG)  # closing does so too, but reports no error; the log is not renamed
+        db.execute(EMPTY_LOG)  # closing would also do this, but reports no error; the log is not renamed
     part.rename(path)
     for found in left_over:
         found.unlink(missing_ok=True)
@@ -271,16 +271,16 @@ def create_database(path: Path, migrations: Sequence[str]) -> None:
 
 
 def check_not_empty(path: Path) -> None:
-    """Raise DamagedError if a database is missing or empty; SQLite would create a new one."""
+    """Raise DamagedError if a database is missing or empty. SQLite would create a new one."""
     if not path.exists() or path.stat().st_size == 0:
         raise DamagedError(f"{path} is missing or empty. {FROM_BACKUP}")
 
 
 def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) -> Connection:
-    """Open an existing file, which may be empty, and migrate it to the latest format unless `readonly`.
+    """Open an existing file, which can be empty, and migrate it to the latest format unless `readonly`.
 
-    Readers share a small file with the writers, `-shm`, and the first of them makes it. If it cannot be made because
-    the file system is mounted read-only, no process can change the database, and it is opened as immutable.
+    Readers share a small file, `-shm`, with the writers. The first process creates it. If it cannot be created because
+    the file system is mounted read-only, no process can change the database, so it is opened as immutable.
     """
     with database_errors(path):
         if not readonly:
@@ -292,22 +292,24 @@ def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) ->
                 raise
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size:
-            raise StoreError(f"{path} was not closed, and its folder cannot be written. Open it once where it can.")
+            raise StoreError(
+                f"{path} was not closed properly, and its folder is read-only. Open it once with write permission."
+            )
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return _open(path, "immutable=1", migrations)
         raise StoreError(
-            f"{path} cannot be read without permission to write to its folder, unless a user with that permission has"
-            f" it open. Ask for the permission, have the owner open the collection meanwhile, or copy {path.parent}."
+            f"{path} cannot be read without write permission for its folder, unless a user with that permission has it"
+            f" open. Get write permission, ask the owner to open the collection, or copy {path.parent}."
         )
 
 
 @contextmanager
 def database_errors(path: Path) -> Iterator[None]:
-    """Raise a StoreError that names `path` instead of an error of SQLite or of the operating system."""
+    """Convert errors of SQLite and of the operating system to a StoreError that names `path`."""
     try:
         yield
     except BrokenPipeError:
-        raise  # of the caller's output, not of our disk
+        raise  # an error of the caller's output, not of our disk
     except UnicodeDecodeError as error:  # SQLite's message quotes damaged text
         raise DamagedError(f"{path} is damaged: it contains text that is not UTF-8. {FROM_BACKUP}") from error
     except OSError as error:
@@ -320,23 +322,23 @@ def database_errors(path: Path) -> Iterator[None]:
 
 
 def error_code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary code of an error, such as `sqlite3.SQLITE_IOERR`."""
+    """Return the primary SQLite code of an error, such as `sqlite3.SQLITE_IOERR`."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """Undo what is not committed; SQLite may have done so itself."""
+    """Roll back uncommitted changes, unless SQLite has already done so."""
     if db.in_transaction:
         db.execute("ROLLBACK")
 
 
 def text(value: str) -> bytes:
-    """Return a string as it is bound with `TEXT`: file names that are not Unicode come back unchanged."""
+    """Return a string as bytes to bind with `TEXT`. File names that are not valid Unicode are preserved."""
     return os.fsencode(value)
 
 
 def check_text(value: str, what: str = "An author") -> bytes:
-    """Return a string as it is bound with `TEXT`; InputError if it is not text. `what` names it in the message."""
+    """Return a string as bytes to bind with `TEXT`. Raises InputError, which calls it `what`, if it is not text."""
     try:
         if isinstance(value, str):
             return text(value)
@@ -351,15 +353,15 @@ def read_version(db: sqlite3.Connection) -> int:
 
 
 def as_ids(ids: Iterable[int]) -> list[int]:
-    """Return ids of any integer type as Python integers; InputError if one is not an integer."""
+    """Return ids of any integer type as Python integers. Raises InputError if one is not an integer."""
     try:
         return [operator.index(item) for item in ids]
     except TypeError:
-        raise InputError(f"Ids must be whole numbers, in a list. Got {ids!r:.80}.") from None
+        raise InputError(f"Ids must be a list of integers. Got {ids!r:.80}.") from None
 
 
 def write_ids(ids: Iterable[int]) -> str:
-    """Return ids as the JSON text that SQLite's `json_each` takes."""
+    """Return ids as JSON text for SQLite's `json_each`."""
     return json.dumps(as_ids(ids))
 
 
@@ -375,7 +377,7 @@ def batches(ids: Iterable[int], size: int) -> Iterator[str]:
 
 
 def unhex(text: str) -> str:
-    """Return the text that was given to SQLite's `hex`; its JSON cannot represent text that is not UTF-8.
+    """Decode text that was encoded by SQLite's `hex`. SQLite's JSON cannot represent text that is not UTF-8.
 
     >>> unhex("C3A9")
     'é'
@@ -384,19 +386,19 @@ def unhex(text: str) -> str:
 
 
 def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = (), *, as_they_come: bool = False) -> Ids:
-    """Return the ids that a query selects, (n,) int64, ascending; with `as_they_come`, in its order."""
+    """Return the ids that a query selects, (n,) int64, ascending, or in its order with `as_they_come`."""
     try:
-        # One text is three times as fast as a row for each id.
+        # One string is three times faster than one row per id.
         joined = f"WITH found (id) AS ({query}) SELECT coalesce(group_concat(id), '') FROM found"
         ids = np.fromstring(db.execute(joined, values).fetchone()[0], np.int64, sep=",")
-    except sqlite3.DataError:  # tens of millions of ids exceed the length of a text
+    except sqlite3.DataError:  # tens of millions of ids exceed the maximum length of a string
         ids = np.fromiter((item for (item,) in db.execute(query, values)), np.int64)
     return ids if as_they_come else np.sort(ids)
 
 
 def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
-    """Open a file; on a full disk, only to read. There `-shm` cannot grow, but SQLite reads without it if it exists."""
-    new = path.exists() and path.stat().st_size == 0  # a file without tables may be a damaged one
+    """Open a file for writing, or only for reading if the disk is full and `-shm` cannot grow."""
+    new = path.exists() and path.stat().st_size == 0  # a non-empty file without tables may be damaged
     try:
         return _open(path, "mode=rw", migrations, new=new)
     except sqlite3.OperationalError as error:
@@ -424,9 +426,11 @@ def _open(path: Path, mode: str, migrations: Sequence[str], *, new: bool = False
         version = _read_format(db, path, migrations, new=new)
         if version < len(migrations):
             if mode == _ON_FULL_DISK:
-                raise FullError(f"No space left to migrate {path} from format {version}. Free some, and open it again.")
+                raise FullError(
+                    f"No space left to migrate {path} from format {version}. Free disk space and open it again."
+                )
             if mode != "mode=rw":
-                raise FormatError(f"{path} has the old format {version}. Open it once where it can be written.")
+                raise FormatError(f"{path} has the old format {version}. Open it once with write permission.")
             _migrate(db, path, migrations, new=new)
     except BaseException:
         db.close()
@@ -435,7 +439,7 @@ def _open(path: Path, mode: str, migrations: Sequence[str], *, new: bool = False
 
 
 def _read_format(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, new: bool) -> int:
-    """Return the format of an open file; raises FormatError if the file is not ours or too new."""
+    """Return the format of an open file. Raises FormatError if the file is not ours or is too new."""
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     application = db.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID and not new:
@@ -466,11 +470,11 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[str], *, n
 
 
 def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | None:
-    """Return the StoreError for an error of SQLite; None for an error of the program, such as wrong SQL."""
+    """Return the StoreError for an error of SQLite, or None for an error of the program, such as wrong SQL."""
     code = error_code(error)
     if code == sqlite3.SQLITE_FULL or (code in _NO_WRITE and _is_full(path.parent)):
         return full_error(path, error)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # not even to be read
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
         return LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.")
     if code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
         return DamagedError(f"{path} is damaged: it is a directory. {FROM_BACKUP}")
@@ -481,15 +485,15 @@ def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | No
     if code == sqlite3.SQLITE_NOTADB:
         return FormatError(f"{path} was not written by Lookalike, or is damaged: {error}. {FROM_BACKUP}")
     if code == sqlite3.SQLITE_READONLY:
-        problem = "is not writable: its disk was full or its folder not writable when it was opened"
-        return ReadOnlyError(f"{path} {problem}. Correct that, then open it again.")
+        problem = "is not writable, because its disk was full or its folder was not writable when it was opened"
+        return ReadOnlyError(f"{path} {problem}. Fix this and open it again.")
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreError(f"{path}: {error}.")
     return None
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether a file cannot be written here for lack of space. SQLite reports an exhausted quota as an I/O error."""
+    """Whether the disk is full, so a file cannot be written. SQLite reports an exhausted quota as an I/O error."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(65_536))

@@ -1,7 +1,7 @@
-"""Data that is computed from the vectors and can be computed again: index structures, recall, cached results.
+"""Data that is computed from the vectors and can be recomputed: index structures, recall, cached results.
 
-`Structures` names the files in `indexes/` that answer queries of a space faster. `Derived` is a cache of JSON values in
-the folder `derived`, such as groups of duplicates and maps; a value that cannot be written or read is computed again.
+`Structures` lists the files in `indexes/` that make queries of a space faster. `Derived` is a cache of JSON values in
+the folder `derived`, such as groups of duplicates and maps. A value that cannot be written or read is recomputed.
 """
 
 import json
@@ -23,15 +23,15 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Structure(NamedTuple):
-    """A file that an index has built over the vectors of a space."""
+    """A file that an index built from the vectors of a space."""
 
     file: str  # in the folder `indexes`
-    recall: float | None  # as measured when it was built; None if it was not
-    digest: bytes | None = None  # of the file; None if an older Lookalike built it
+    recall: float | None  # measured when it was built; None if it was not measured
+    digest: bytes | None = None  # of the file; None if an older version of Lookalike built it
 
 
 class Recall(NamedTuple):
-    """The share of the results of an exact search that a search of codes finds."""
+    """The fraction of the results of an exact search that a search of codes finds."""
 
     value: float  # 0 to 1
     rows: int  # the number of codes when it was measured
@@ -44,7 +44,7 @@ class Structures:
     ----------
     folder : the folder `indexes`.
     database : the catalogue.
-    unlink_after_commit : list to which this class adds files that are to be removed after the transaction.
+    unlink_after_commit : list to which this class adds files to remove after the transaction.
 
     """
 
@@ -54,14 +54,14 @@ class Structures:
         self._unlink_after_commit = unlink_after_commit
 
     def get(self, space: str, kind: Kind) -> Structure | None:
-        """Return the structure of a space for a kind of queries; None if there is none."""
+        """Return the structure of a space for a kind of query, or None."""
         query = "SELECT file, recall, digest FROM structures WHERE space = ? AND kind = ?"
         with self._db.reading() as db:
             row = db.execute(query, [space, kind]).fetchone()
         return None if row is None else Structure(*row)
 
     def set(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
-        """Make a file in `indexes/` the structure of a space for a kind of queries; None removes the structure."""
+        """Make a file in `indexes/` the structure of a space for a kind of query; None removes the structure."""
         before = self.get(space, kind)
         if before is not None and before.file != file:
             self._unlink_after_commit.append(self._folder / before.file)
@@ -72,7 +72,7 @@ class Structures:
             db.execute(insert, [space, kind, file, recall, digest_file(self._folder / file)])
 
     def recall(self, space: str) -> Recall | None:
-        """Return the recall measured since the last fit of a space; None if it was not measured."""
+        """Return the recall measured since the last fit of a space, or None if it was not measured."""
         with self._db.reading() as db:
             row = db.execute("SELECT recall, rows FROM recalls WHERE space = ?", [space]).fetchone()
         return None if row is None else Recall(*row)
@@ -102,11 +102,11 @@ class Derived:
         self._folder = path / FOLDER
 
     def read(self, *name: str) -> DerivedValue | None:
-        """Return the value with this name; None if there is none or it is damaged."""
+        """Return the value with this name, or None if it does not exist or is damaged."""
         return _read(self._file(name))
 
     def write(self, *name: str, version: str, value: Any) -> None:
-        """Save a value, which replaces the previous one; does nothing if the disk is full or read-only."""
+        """Save a value, which replaces the previous one. Does nothing if the disk is full or read-only."""
         with suppress(OSError, StoreError):
             self._folder.mkdir(exist_ok=True)
             with atomic_write(self._file(name)) as part:
@@ -117,12 +117,12 @@ class Derived:
         return [file for file in sorted(self._folder.glob("*.json")) if _read(file) is None]
 
     def clear(self) -> None:
-        """Remove all values; they are computed again when they are needed."""
+        """Remove all values. They are recomputed when needed."""
         for file in self._folder.glob("*"):
             file.unlink(missing_ok=True)
 
     def _file(self, name: tuple[str, ...]) -> Path:
-        """Return the file of a value; a digest, because a name may contain any character."""
+        """Return the file of a value. It is named by a digest, because a name can contain any character."""
         return self._folder / f"{_digest(name)}.json"
 
 

@@ -1,13 +1,13 @@
-"""A collection's directory: `Store` opens it, locks it for one writer, and writes it in transactions.
+"""The directory of a collection: `Store` opens it, locks it for one writer, and changes it in transactions.
 
     catalogue.sqlite    items, paths, spaces     vectors/   segments            models/    fitted transforms and coders
     judgements.sqlite   judgements of users      indexes/   index structures    lock       held by the one writer
-    derived/            values that can be computed again: groups of duplicates, maps, a copy of the class model
-    reserve             disk space that is freed if the disk is full and something is removed
+    derived/            values that can be recomputed: groups of duplicates, maps, a copy of the class model
+    reserve             disk space that is freed if the disk is full and pictures are removed
     access.json, jobs.sqlite, jobs.lock, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
 
-A file that the catalogue does not name is not part of the collection: files that a killed writer left are removed when
-the next writer takes the lock.
+A file that the catalogue does not list is not part of the collection. Files left by a killed writer are removed when
+the next writer gets the lock.
 """
 
 import os
@@ -47,34 +47,34 @@ MANIFEST = "backup.json"
 """A directory with this file is a backup (see `store.backup`)."""
 
 RESERVE_BYTES = 2**20
-"""Size of the reserve: SQLite's log needs this much to remove thousands of pictures."""
+"""Size of the reserve, which SQLite's log needs to remove thousands of pictures."""
 
 RESERVE_SHARE = 1 / 16
-"""The share of the free space that the reserve may take."""
+"""Largest fraction of the free disk space that the reserve can use."""
 
 CREATE_WAIT_S = 10.0
 POLL_S = 0.02
 
 READ_TRIES = 5
-"""How often a consistent read starts again when a writer has changed the catalogue."""
+"""Number of times that a consistent read is repeated if a writer changes the catalogue."""
 
 
 class Store:
-    """The files of one collection. Many threads and processes can read it; one of them writes at a time.
+    """The files of one collection. Any number of threads and processes can read it; one at a time can write.
 
     Parameters
     ----------
     path : the directory.
-    create : create an empty collection if there is none.
+    create : create an empty collection if the directory has none.
 
     """
 
     def __init__(self, path: Path, *, create: bool = False):
         self.path = Path(path).absolute()
-        self._home = os.path.realpath(self.path)  # the same for all links to it
+        self._home = os.path.realpath(self.path)  # the same for all links to the directory
         self._mutex = threading.RLock()
         self._local = threading.local()
-        self._depth = 0  # of `writer` blocks, in the thread that owns the mutex
+        self._depth = 0  # depth of nested `writer` blocks in the thread that owns the mutex
         self._owner: int | None = None
         self._lock_file = -1
         self._reserve = self.path / "reserve"
@@ -95,20 +95,20 @@ class Store:
         home = self.items.home()
         if home not in (None, self._home) and not os.path.exists(
             home
-        ):  # moved; for a copy, the first writer records it
-            with suppress(StoreError), self.writer():  # read-only, or another writer is active and records it
+        ):  # it was moved; for a copy, the first writer records the new path
+            with suppress(StoreError), self.writer():  # fails if read-only, or if another writer records it
                 pass
 
     @property
     def judgements(self) -> Judgements:
-        """Labels, sessions and classes. Raises StoreError if their database cannot be opened; the rest still works."""
+        """Labels, sessions and classes. Raises StoreError if their database cannot be opened."""
         if isinstance(self._judgements, StoreError):
             raise type(self._judgements)(str(self._judgements))
         return self._judgements
 
     @contextmanager
     def writer(self, wait_s: float = 0.0) -> Iterator[None]:
-        """Be the one writer within the block; waits up to `wait_s` for another to finish. Blocks may be nested."""
+        """Hold the writer lock inside the block; waits up to `wait_s` for another writer. Blocks can be nested."""
         self._take(wait_s)
         try:
             if self._depth == 1:
@@ -119,14 +119,14 @@ class Store:
         except BaseException:
             if self._depth == 1:
                 with suppress(StoreError):
-                    self._remove_strays()  # files that will not be committed: the disk may be full of them
+                    self._remove_strays()  # files that will not be committed can fill the disk
             raise
         finally:
             self._release()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Make all changes to the catalogue or none; they are on the disk when it ends. Only inside `writer`."""
+        """Commit all changes to the catalogue or none. They are on the disk when it ends. Only inside `writer`."""
         self._check_writer()
         self._catalogue.check_not_replaced()
         try:
@@ -140,7 +140,7 @@ class Store:
             self.vectors.unlink_after_commit.clear()
 
     def free_space(self, work: Callable[[], T]) -> T:
-        """Run `work`, which frees space; if the disk is full, again without the reserve. Only inside `writer`."""
+        """Run `work`, which frees space. If the disk is full, free the reserve and run it again. Only in `writer`."""
         self._check_writer()
         try:
             return work()
@@ -154,7 +154,7 @@ class Store:
         return work()
 
     def remove(self, ids: Iterable[int]) -> int:
-        """Remove items, their paths and their rows, inside a transaction; returns how many there were."""
+        """Remove items, their paths and their vectors; returns how many were removed. Needs a transaction."""
         removed = sorted(ids)
         self.vectors.remove(np.array(removed, np.int64))
         return self.items.remove(removed)
@@ -162,24 +162,24 @@ class Store:
     def version(self) -> int:
         """Return a number that changes with every commit to the catalogue and when an open file was found changed.
 
-        Within `at_version`, it is the version given there.
+        Inside `at_version`, it is the version given there.
         """
         held: int | None = getattr(self._local, "version", None)
         return self.vectors.version() + (self.vectors.n_closed << 48) if held is None else held
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read the catalogue at one commit within the block, in this thread, even if other processes write."""
+        """Read the catalogue at one commit inside the block, in this thread, even if other processes write."""
         with self._catalogue.reading():
             yield
 
     def in_transaction(self) -> bool:
-        """Whether this thread is inside a transaction, so that it sees uncommitted changes."""
+        """Whether this thread is inside a transaction and therefore sees uncommitted changes."""
         return self._catalogue.in_transaction()
 
     @contextmanager
     def at_version(self, version: int) -> Iterator[None]:
-        """Have `version` return this number within the block, in this thread, without a query."""
+        """Make `version` return this number inside the block, in this thread, without a query."""
         before = getattr(self._local, "version", None)
         self._local.version = version
         try:
@@ -188,10 +188,10 @@ class Store:
             self._local.version = before
 
     def read_consistently(self, read: Callable[[], T]) -> T:
-        """Return `read()`, all of it from one version of the store: a refit halfway would mix two sets of vectors.
+        """Return `read()`, computed from one version of the store. A refit in between would mix two sets of vectors.
 
-        `read` is called again if a writer changed the catalogue meanwhile, also after an error, which may come from a
-        mixture of two versions; after READ_TRIES, the last result counts.
+        `read` is called again if a writer changed the catalogue in the meantime, also after an error, because a mixture
+        of two versions can cause errors. After READ_TRIES calls, the last result is returned.
         """
         for _ in range(READ_TRIES):
             version = self.vectors.version()  # the current one, also inside another `read_consistently`
@@ -208,15 +208,15 @@ class Store:
 
     @property
     def class_snapshot_file(self) -> Path:
-        """Path of a copy of the class model, which can be computed again."""
+        """Path of a copy of the class model, which can be recomputed."""
         return self.path / FOLDER / "classes.npz"
 
     def bytes(self) -> int:
-        """Return the bytes that the directory takes on the disk."""
+        """Return the size of the directory in bytes."""
         total = 0
         for folder, _, names in os.walk(self.path):
             for name in names:
-                with suppress(FileNotFoundError):  # removed by a merge since it was listed
+                with suppress(FileNotFoundError):  # a merge has removed it in the meantime
                     total += Path(folder, name).lstat().st_size
         return total
 
@@ -244,7 +244,7 @@ class Store:
             self._judgements.close()
 
     def _check_absent(self, create: bool) -> None:
-        """Raise an error if here is a backup, the rest of a collection, or nothing while `create` is False."""
+        """Raise an error for a backup, an incomplete collection, or a missing collection if `create` is False."""
         if (self.path / MANIFEST).exists():
             raise NoCollectionError(
                 f"{self.path} is a backup, not a collection."
@@ -252,9 +252,11 @@ class Store:
             )
         if any((self.path / "vectors").glob("*.npy")):
             file = self.path / "catalogue.sqlite"
-            raise DamagedError(f"{file} is missing, but there are vectors. Run: lookalike repair --from BACKUP")
+            raise DamagedError(f"{file} is missing, but vectors exist. Run: lookalike repair --from BACKUP")
         if not create:
-            raise NoCollectionError(f"No collection at {self.path}. Make one with: lookalike -c {self.path} add FOLDER")
+            raise NoCollectionError(
+                f"No collection at {self.path}. Create one with: lookalike -c {self.path} add FOLDER"
+            )
 
     def _create(self, catalogue: Path, judgements: Path) -> None:
         """Create an empty collection. The catalogue is completed last, under a temporary name, and then renamed."""
@@ -263,7 +265,7 @@ class Store:
             self._take(CREATE_WAIT_S)
             try:
                 for file, migrations in ((judgements, JUDGEMENTS), (catalogue, CATALOGUE)):
-                    if not file.exists():  # another process was faster, or judgements have survived a lost catalogue
+                    if not file.exists():  # another process may have created it, or only the catalogue was lost
                         create_database(file, migrations)
                 sync_folder(self.path.parent)
             finally:
@@ -275,7 +277,7 @@ class Store:
     def _take(self, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s
         if not self._mutex.acquire(timeout=min(max(wait_s, 0.0), threading.TIMEOUT_MAX)):
-            raise LockedError(f"Another thread of this process is writing to {self.path}. Wait for it.")
+            raise LockedError(f"Another thread of this process is writing to {self.path}. Wait until it has finished.")
         try:
             if self._depth == 0:
                 self._lock_file = take_writer_lock(self.path, deadline - time.monotonic())
@@ -293,20 +295,21 @@ class Store:
         if self._depth == 0:
             self._owner = None
             if self._lock_file >= 0:
-                os.close(self._lock_file)  # the kernel then releases the lock, as it does if the process dies
+                os.close(self._lock_file)  # this releases the lock, and so does the end of the process
                 self._lock_file = -1
         self._mutex.release()
 
     def _record_home(self) -> None:
-        """Record the directory of the collection, which may have been moved or be a copy."""
+        """Record the directory of the collection, which may have been moved or copied."""
         if self.items.home() != self._home:
             with suppress(FullError), self.transaction():  # the next writer tries again
                 self.items.set_home(self._home)
 
     def _remove_strays(self) -> None:
-        """Make missing folders, and remove the files that are not part of the collection.
+        """Create missing folders, and remove the files that are not part of the collection.
 
-        A transaction comes first: until then, a failed commit may take effect after a crash, and name these files.
+        This starts with a transaction, because before it a failed commit could take effect after a crash and refer to
+        these files.
         """
         self._catalogue.check_not_replaced()
         check_not_empty(self._catalogue.path)
@@ -328,7 +331,7 @@ class Store:
 
     def _make_reserve(self) -> None:
         """Reserve disk space if there is enough."""
-        with suppress(OSError):  # without a reserve, only removing on a full disk fails
+        with suppress(OSError):  # the reserve is optional
             found = os.statvfs(self.path)
             if not self._reserve.exists() and found.f_bavail * found.f_frsize * RESERVE_SHARE >= RESERVE_BYTES:
                 with self._reserve.open("wb") as stream:
@@ -348,19 +351,19 @@ def take_writer_lock(folder: Path, wait_s: float) -> int:
         try:
             file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
-            raise ReadOnlyError(f"{folder} is not writable: you have no permission to write there.") from None
+            raise ReadOnlyError(f"{folder} is not writable: you have no write permission.") from None
         try:
             while not try_lock(file):
                 if time.monotonic() >= deadline:
                     holder = os.pread(file, 20, 0).decode(errors="replace") or "unknown"
                     raise LockedError(
-                        f"Another process (pid {holder}) is writing to {folder}. Wait for it, or pass --wait SECONDS."
+                        f"Another process (pid {holder}) is writing to {folder}. Try again later or use --wait SECONDS."
                     )
                 time.sleep(POLL_S)
         except BaseException:
             os.close(file)
             raise
-    with suppress(OSError):  # the pid is only for the message; a full disk must not prevent the removal of pictures
+    with suppress(OSError):  # the pid is only for the message, and removing pictures must work on a full disk
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
     return file
@@ -368,7 +371,7 @@ def take_writer_lock(folder: Path, wait_s: float) -> int:
 
 @contextmanager
 def writer_lock(folder: Path, wait_s: float) -> Iterator[None]:
-    """Hold the writer lock of a collection within a block."""
+    """Hold the writer lock of a collection inside a block."""
     file = take_writer_lock(folder, wait_s)
     try:
         yield
@@ -377,7 +380,7 @@ def writer_lock(folder: Path, wait_s: float) -> Iterator[None]:
 
 
 def _open_judgements(file: Path) -> Judgements | StoreError:
-    """Return the judgements, or the error if their file is damaged. Other errors may be temporary and are raised."""
+    """Return the judgements, or the error if their file is damaged. Other errors can be temporary and are raised."""
     try:
         check_not_empty(file)
         return Judgements(file)

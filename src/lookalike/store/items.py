@@ -1,7 +1,7 @@
-"""The items of a collection, their paths and sources, and the files that were skipped, with the reason.
+"""The items of a collection, their paths and sources, and the skipped files with the reason.
 
-An item is a picture; its id comes from a digest of its bytes. An item may have several paths. A path leads to one item,
-or to the reason why it was skipped.
+An item is a picture. Its id is derived from a digest of its bytes. An item can have several paths. A path has either an
+item or the reason why it was skipped.
 """
 
 import re
@@ -16,14 +16,14 @@ from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, 
 from lookalike.types import Ids
 
 BATCH = 500
-"""Rows of one query."""
+"""Maximum number of rows per query."""
 
 MAX_GLOB = 4_096
-"""Characters of a filter for paths or labels."""
+"""Maximum number of characters of a filter for paths or labels."""
 
 Digest: TypeAlias = bytes
 Order: TypeAlias = Literal["path", "id", "taken", "added"]
-"""By first path; by id, which is a random order; the newest picture first; the last added first."""
+"""By first path; by id, which is a random order; newest pictures first; last added first."""
 
 
 @dataclass(slots=True)
@@ -38,12 +38,12 @@ class Item:
     format: str
     added_at: float
     taken_at: float | None
-    content: Digest | None = None  # digest of the file's bytes; None if an older Lookalike added the picture
+    content: Digest | None = None  # digest of the file's bytes; None if an older version of Lookalike added it
 
 
 @dataclass(slots=True)
 class Seen:
-    """A known path: the item it leads to, or the reason why it was skipped."""
+    """A known path, with its item or the reason why it was skipped."""
 
     size: int
     mtime_ns: int
@@ -57,12 +57,12 @@ class Filter:
 
     Parameters
     ----------
-    path : glob of the whole path, or (unless it begins with /) of any last part of it; `*` also matches a slash.
-    relative : whether `path` is matched against paths relative to their source; it cannot begin with / then.
-    label : a label the item must have.
-    since, until : POSIX seconds; when the picture was taken, or if unknown, the earliest change of its files.
-    min_side, max_side : pixels of the shorter side.
-    min_bytes, max_bytes : size of the file.
+    path : glob for the whole path or, unless it starts with /, for the end of a path; `*` also matches a slash.
+    relative : match `path` against paths relative to their source; it then cannot start with /.
+    label : label that the item must have.
+    since, until : POSIX seconds; the time the picture was taken or, if unknown, its earliest modification time.
+    min_side, max_side : length of the shorter side in pixels.
+    min_bytes, max_bytes : size of the file in bytes.
 
     """
 
@@ -79,7 +79,7 @@ class Filter:
     def __post_init__(self) -> None:
         if self.relative and self.path is not None and self.path.startswith("/"):
             raise InputError(
-                "path must not begin with a slash, since paths are relative to their source. Begin it with the name of"
+                "path cannot start with a slash, because paths are relative to their source. Start it with the name of"
                 " a folder, such as Pictures/*."
             )
         for name in ("path", "label"):
@@ -108,7 +108,7 @@ class Items:
         return self._count("SELECT count(*) FROM items")
 
     def n_paths(self) -> int:
-        """Return the number of paths that lead to an item."""
+        """Return the number of paths that have an item."""
         return self._count("SELECT count(*) FROM paths WHERE item IS NOT NULL")
 
     def ids(self) -> Ids:
@@ -126,7 +126,7 @@ class Items:
             ids = read_ids(db, _ORDERS[by], as_they_come=True)
             if by != "path":
                 return ids
-            distinct, first = np.unique(ids, return_index=True)  # an item has the place of its first path
+            distinct, first = np.unique(ids, return_index=True)  # the first path determines the position of an item
             everything = read_ids(db, "SELECT id FROM items")
         return np.concatenate([ids[np.sort(first)], np.setdiff1d(everything, distinct, assume_unique=True)])
 
@@ -136,7 +136,7 @@ class Items:
             return read_ids(db, "SELECT id FROM items WHERE added_at >= ?", [at])
 
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
-        """Return the items with these ids, in the same order; unknown ids are left out."""
+        """Return the items with these ids, in the same order; unknown ids are omitted."""
         found: dict[int, Item] = {}
         for item, paths, size, width, height, kind, added, taken, content in self._db.read_rows(_ITEMS, ids):
             names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
@@ -152,7 +152,7 @@ class Items:
         return sum(int(self._db.read_value(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
 
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
-        """Return the first path of each of these items, in the order of paths; items without a path are left out."""
+        """Return the first path of each of these items, in the order of paths; items without a path are omitted."""
         found: dict[int, str] = {}
         for item, path in self.paths_of(ids):
             found.setdefault(item, path)
@@ -172,7 +172,7 @@ class Items:
             return dict(db.execute(f"{query} ORDER BY n DESC, item"))
 
     def seen(self, paths: Sequence[str]) -> dict[str, Seen]:
-        """Return what is known about each of these paths; unknown paths are left out."""
+        """Return the stored information about each of these paths; unknown paths are omitted."""
         found: dict[str, Seen] = {}
         with self._db.reading() as db:
             for start in range(0, len(paths), BATCH):
@@ -184,7 +184,7 @@ class Items:
         return found
 
     def known_sizes(self, sizes: Iterable[int]) -> set[int]:
-        """Return the sizes, in bytes, that at least one item has."""
+        """Return those of the sizes, in bytes, that at least one item has."""
         with self._db.reading() as db:
             query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM items WHERE bytes = value)"
             return {size for part in batches(sizes, BATCH) for (size,) in db.execute(query, [part])}
@@ -195,14 +195,14 @@ class Items:
             return dict(db.execute("SELECT path, reason FROM paths WHERE item IS NULL ORDER BY path"))
 
     def paths_under(self, root: str) -> Iterator[tuple[str, Seen]]:
-        """Yield what is known about a path, everything below it, and the members of an archive (`root::name`)."""
+        """Yield the known paths at or below `root`, including the members of an archive (`root::name`)."""
         yield from self.seen([root]).items()
         folder = root if root.endswith("/") else root + "/"
         for prefix in (text(folder), text(root + "::")):
             yield from self._between(prefix, _after(prefix))
 
     def select(self, filter: Filter) -> Ids:
-        """Return the items that meet a filter, ascending. The caller must apply `label` and `relative`."""
+        """Return the items that match a filter, ascending. The caller must apply `label` and `relative`."""
         conditions: list[str] = []
         values: list[Any] = []
         for name, condition in _CONDITIONS.items():
@@ -218,26 +218,26 @@ class Items:
             return read_ids(db, f"SELECT id FROM items WHERE {' AND '.join(conditions or ['1'])}", values)
 
     def sources(self) -> list[str]:
-        """Return the sources that were added, in that order."""
+        """Return the sources in the order in which they were added."""
         with self._db.reading() as db:
             return [spec for (spec,) in db.execute("SELECT spec FROM sources ORDER BY rowid")]
 
     def add_source(self, spec: str) -> None:
-        """Remember a source, for a refresh."""
+        """Store a source for later refreshes."""
         self._db.writing().execute("INSERT OR IGNORE INTO sources VALUES (CAST(? AS TEXT))", [text(spec)])
 
     def remove_source(self, spec: str) -> None:
-        """Forget a source."""
+        """Remove a source."""
         self._db.writing().execute("DELETE FROM sources WHERE spec = CAST(? AS TEXT)", [text(spec)])
 
     def home(self) -> str | None:
-        """Return the directory of the collection when it was last written; None if it was not recorded."""
+        """Return the directory of the collection when it was last written, or None if it was not recorded."""
         with self._db.reading() as db:
             found: str | None = db.execute("SELECT home FROM state").fetchone()[0]
             return found
 
     def set_home(self, home: str) -> None:
-        """Record the directory of the collection, and change the paths inside it, such as those of uploads."""
+        """Record the directory of the collection and update the paths inside it, such as those of uploads."""
         before, db = self.home(), self._db.writing()
         db.execute("UPDATE state SET home = CAST(? AS TEXT)", [text(home)])
         if before is None:
@@ -249,7 +249,7 @@ class Items:
             db.executemany(update, [(text(home + path[len(before) :]), text(path)) for path in known])
 
     def add(self, items: Sequence[Item]) -> None:
-        """Add items; existing ones stay as they are. `link` adds their paths."""
+        """Add items; existing ones are not changed. `link` adds their paths."""
         rows = [(i.id, i.bytes, i.width, i.height, i.format, i.added_at, i.taken_at, i.content) for i in items]
         insert = (
             "INSERT OR IGNORE INTO items (id, bytes, width, height, format, added_at, taken_at, content)"
@@ -277,7 +277,7 @@ class Items:
         return self._without_path(before)
 
     def remove(self, ids: Sequence[int]) -> int:
-        """Remove items and their paths; returns how many there were. The caller removes their vectors."""
+        """Remove items and their paths; returns how many were removed. The caller must remove their vectors."""
         delete = "DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))"
         return sum(self._db.writing().execute(delete, [part]).rowcount for part in batches(ids, BATCH))
 
@@ -297,7 +297,7 @@ class Items:
         return [item for part in batches(known, BATCH) for (item,) in self._db.writing().execute(query, [part])]
 
     def _between(self, low: bytes, high: bytes) -> Iterator[tuple[str, Seen]]:
-        """Yield the paths in [low, high), a page at a time, so that the catalogue may change during the iteration."""
+        """Yield the paths in [low, high) page by page, so that the catalogue can change during the iteration."""
         query = (
             "SELECT path, size, mtime_ns, item, reason FROM paths"
             " WHERE path {} CAST(? AS TEXT) AND path < CAST(? AS TEXT) ORDER BY path LIMIT ?"
@@ -344,15 +344,15 @@ _CONDITIONS = {
 
 
 def _path_condition(pattern: str) -> tuple[str, list[bytes]]:
-    """Return the SQL for a glob of the whole path or of its last part; a name with brackets also matches itself."""
-    glob = pattern.replace("[!", "[^")  # SQLite writes the shell's [!a] as [^a]
+    """Return the SQL for a glob of a whole path or of its end. A name with brackets also matches itself."""
+    glob = pattern.replace("[!", "[^")  # the shell's [!a] is [^a] in SQLite
     globs = [glob, pattern.replace("[", "[[]")] if "[" in pattern else [glob]
     if not pattern.startswith("/"):
         globs = [begin + glob for begin in ("", "*/", "*::") for glob in globs]
     condition = " OR ".join(["path GLOB CAST(? AS TEXT)"] * len(globs))
     values = [text(glob) for glob in globs]
     if pattern.startswith("/"):
-        # With the literal beginning, SQLite reads only that part of the index of paths.
+        # With the literal prefix, SQLite reads only a part of the index of paths.
         prefix = text(re.split(r"[*?[]", pattern, maxsplit=1)[0])
         condition = f"path >= CAST(? AS TEXT) AND path < CAST(? AS TEXT) AND ({condition})"
         values = [prefix, _after(prefix), *values]
@@ -360,6 +360,6 @@ def _path_condition(pattern: str) -> tuple[str, list[bytes]]:
 
 
 def _after(prefix: bytes) -> bytes:
-    """Return the least string above all that begin with `prefix`."""
+    """Return the smallest string greater than all strings that start with `prefix`."""
     prefix = prefix.rstrip(b"\xff")
     return prefix[:-1] + bytes([prefix[-1] + 1])

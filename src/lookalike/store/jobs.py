@@ -1,7 +1,7 @@
-"""The job ledger: the jobs of the service, one row each, in `jobs.sqlite`.
+"""The job ledger: the jobs of the service, one row per job, in `jobs.sqlite`.
 
-A row is the id of a job and its fields as JSON. The store reads one of the fields, `ended`: the time at which the job
-ended, or null. One process at a time may use the ledger; it holds the lock on `jobs.lock`.
+A row contains the id of a job and its fields as JSON. The store reads only one field, `ended`: the time at which the
+job ended, or null. One process at a time can use the ledger. It holds the lock on `jobs.lock`.
 
 Before 0.2.0, a job was a file in the folder `jobs`. `JobLedger` migrates such a folder.
 """
@@ -20,27 +20,27 @@ from lookalike.store.database import Database, check_not_empty, create_database,
 from lookalike.store.schema import JOBS, JOBS_FILE, find_faults
 
 Fields: TypeAlias = dict[str, Any]
-"""What is stored of a job, except its id."""
+"""The stored fields of a job, without its id."""
 
 FOLDER = "jobs"
 LOCK = "jobs.lock"
 MAX_ID = 2**53
-"""The greatest id that is accepted in a file of an older version; a greater one is damage."""
+"""Largest id that is accepted in a file of an older version. A file with a larger id is damaged."""
 
 WRITE_JOB = "INSERT INTO jobs (id, fields) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET fields = excluded.fields"
 
 
 class JobLedger:
-    """The stored jobs of a collection. LockedError if another service uses them, DamagedError if they cannot be read.
+    """The stored jobs of a collection. Raises LockedError if another service uses them, DamagedError if unreadable.
 
     Parameters
     ----------
     collection : the collection's directory.
-    is_job : whether fields that an older version has stored are those of a job; if not, their file is damaged.
+    is_job : function that returns whether fields stored by an older version are valid; if not, their file is damaged.
 
     Attributes
     ----------
-    faults : a sentence for each damaged row and each damaged file of an older version. Their jobs are not read.
+    faults : one sentence per damaged row and per damaged file of an older version. Their jobs are not read.
 
     """
 
@@ -61,17 +61,17 @@ class JobLedger:
             self._resources = stack.pop_all()
 
     def read(self) -> dict[int, Fields]:
-        """Return the fields of every job by its id, ascending; damaged rows are skipped."""
+        """Return the fields of every job by ascending id; damaged rows are skipped."""
         query = "SELECT id, fields FROM jobs WHERE id NOT IN (SELECT id FROM damaged_jobs) ORDER BY id"
         with _repaired_without_backup(), self._database.reading() as db:
             return {number: json.loads(fields) for number, fields in db.execute(query)}
 
     def add(self, fields: Fields) -> int:
-        """Store a new job and return its id, which is greater than all earlier ids."""
+        """Store a new job and return its id, which is larger than all earlier ids."""
         return int(self._commit(lambda db: db.execute(WRITE_JOB, [None, json.dumps(fields)])).lastrowid or 0)
 
     def write(self, id: int, fields: Fields) -> None:
-        """Store a job in its current state."""
+        """Store the current fields of a job."""
         self._commit(lambda db: db.execute(WRITE_JOB, [id, json.dumps(fields)]))
 
     def remove(self, ids: Sequence[int]) -> None:
@@ -83,7 +83,7 @@ class JobLedger:
         self._resources.close()
 
     def _commit(self, change: Callable[[Connection], Cursor]) -> Cursor:
-        """Make a change. It is on the disk when this returns."""
+        """Commit a change. It is on the disk when this returns."""
         with _repaired_without_backup():
             try:
                 with self._database.transaction() as db:
@@ -94,31 +94,31 @@ class JobLedger:
                     return change(db)
 
     def _migrate(self, collection: Path, is_job: Callable[[Fields], bool]) -> list[str]:
-        """Move the jobs of an older version to the table; return a sentence for each damaged file.
+        """Move the jobs of an older version to the table; returns a sentence for each damaged file.
 
         The rows are committed before the first file is removed, and no job changes before the last file is removed. A
-        service that is killed in between leaves files with the same fields as rows: the next one adds no rows for them.
+        service that is killed in between leaves files with the same fields as rows. The next service ignores them.
         """
         folder = collection / FOLDER
         if not folder.is_dir():
             return []
-        busy = f"A service of an older version runs the jobs of {collection}. Stop it, then restart this one."
+        busy = f"A service of an older version is running the jobs of {collection}. Stop it, then restart this one."
         with _locked(folder / "lock", busy), write_errors(folder):
             found = {file.name: _read_file(file, is_job) for file in folder.glob("*.json")}
             known = self.read()
             new = [job for job in found.values() if job is not None and job[1] not in known.values()]
-            # An older service that was started in between may have used an id again.
+            # An older service that was started in between may have reused an id.
             rows = [(None if number in known else number, json.dumps(fields)) for number, fields in sorted(new)]
             self._commit(lambda db: db.executemany(WRITE_JOB, rows))
             for file in sorted(folder.iterdir(), key=lambda file: file.name == "lock"):  # the lock last
                 file.unlink()
             folder.rmdir()
-            sync_folder(collection)  # otherwise, a power cut could restore files of jobs that have changed since
-        return [f"{FOLDER}/{name} was damaged: its job is lost." for name, job in sorted(found.items()) if job is None]
+            sync_folder(collection)  # otherwise, files of jobs that have changed could reappear after a power failure
+        return [f"{FOLDER}/{name} was damaged; its job is lost." for name, job in sorted(found.items()) if job is None]
 
 
 def verify_jobs(collection: Path) -> list[str]:
-    """Return a sentence for each fault of the job ledger, if there is one."""
+    """Return a sentence for each fault of the job ledger, if the collection has one."""
     file = collection / JOBS_FILE
     if not file.exists():
         return []
@@ -135,17 +135,17 @@ def verify_jobs(collection: Path) -> list[str]:
 
 @contextmanager
 def jobs_lock(collection: Path) -> Iterator[None]:
-    """Hold the lock of the job ledger within the block; LockedError if another process holds it."""
+    """Hold the lock of the job ledger inside the block. Raises LockedError if another process holds it."""
     with _locked(
         collection / LOCK,
-        f"Another service runs the jobs of {collection}. Use that one, or stop it and restart this one.",
+        f"Another service is running the jobs of {collection}. Use that one, or stop it and restart this one.",
     ):
         yield
 
 
 @contextmanager
 def _locked(file: Path, busy: str) -> Iterator[None]:
-    """Hold a lock; LockedError with the message `busy` if another process holds it."""
+    """Hold a lock. Raises LockedError with the message `busy` if another process holds it."""
     with write_errors(file):
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -157,7 +157,7 @@ def _locked(file: Path, busy: str) -> Iterator[None]:
 
 
 def _read_file(file: Path, is_job: Callable[[Fields], bool]) -> tuple[int, Fields] | None:
-    """Return the id and the fields of a job from a file of an older version; None if the file is damaged."""
+    """Return the id and the fields of a job from a file of an older version, or None if the file is damaged."""
     try:
         fields = json.loads(file.read_bytes())
         number = int(fields.pop("id"))
@@ -169,7 +169,7 @@ def _read_file(file: Path, is_job: Callable[[Fields], bool]) -> tuple[int, Field
 
 @contextmanager
 def _repaired_without_backup() -> Iterator[None]:
-    """Make errors name the command `lookalike repair`, which repairs the ledger without a backup."""
+    """Make errors suggest `lookalike repair`, which repairs the ledger without a backup."""
     try:
         yield
     except (DamagedError, FormatError) as error:

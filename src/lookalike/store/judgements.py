@@ -1,8 +1,8 @@
-"""The judgements of users: labels, feedback sessions, classes and predictions, and pictures that are not duplicates.
+"""Data entered by users: labels, feedback sessions, classes and predictions, and pictures that are not duplicates.
 
-They are in `judgements.sqlite`, separate from the catalogue and keyed by the digests of pictures, so they survive the
-loss of the catalogue, and apply again when a removed picture comes back. Changes are short transactions that need no
-writer lock.
+It is stored in `judgements.sqlite`, separate from the catalogue, with ids derived from the digests of pictures. It
+therefore survives the loss of the catalogue and applies again when a removed picture is added again. Changes are short
+transactions that need no writer lock.
 """
 
 import os
@@ -20,7 +20,7 @@ from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
 
 MAX_NOT_DUPLICATES = 1_000
-"""Items in one call of `NotDuplicates.add`: half a million pairs."""
+"""Maximum number of items per call of `NotDuplicates.add`, which gives half a million pairs."""
 
 Pair: TypeAlias = tuple[int, int]
 """Two item ids, the smaller first."""
@@ -36,7 +36,7 @@ class LabelRecord(NamedTuple):
 
 
 class Judgements:
-    """The judgements of a collection, in the SQLite file at `path`. `len` is the number of labels."""
+    """The labels, sessions and classes of a collection, in the SQLite file at `path`. `len` is the number of labels."""
 
     def __init__(self, path: Path):
         self.database = Database(path, JUDGEMENTS)
@@ -52,7 +52,7 @@ class Judgements:
     def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> int:
         """Add labels as (item, label); returns how many were new. An existing label keeps its author and source.
 
-        `source` says how the label was given: "csv", "folder", "hand" …
+        `source` is the origin of the label: "csv", "folder", "hand" …
         """
         who, how, now = check_text(author), text(source), time.time()
         values = [(int(item), check_label(label), who, how, now) for item, label in rows]
@@ -61,7 +61,7 @@ class Judgements:
             return max(0, db.executemany(insert, values).rowcount)
 
     def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
-        """Remove labels, given as (item, label); returns how many there were."""
+        """Remove labels, given as (item, label); returns how many were removed."""
         values = [(int(item), check_label(label)) for item, label in rows]
         with self.database.transaction() as db:
             delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
@@ -79,7 +79,7 @@ class Judgements:
         return {item: sorted(labels, key=os.fsencode) for item, labels in found.items()}
 
     def label_records(self, ids: Sequence[int]) -> dict[int, list[LabelRecord]]:
-        """Return the labels of these items with author, source and time; items without labels are left out."""
+        """Return the labels of these items with author, source and time; items without labels are omitted."""
         found: dict[int, list[LabelRecord]] = {}
         query = (
             "SELECT item, label, author, source, at FROM labels"
@@ -96,12 +96,12 @@ class Judgements:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
 
     def labelled(self) -> Ids:
-        """Return the items that have any label, ascending."""
+        """Return the items that have at least one label, ascending."""
         with self.database.reading() as db:
             return read_ids(db, "SELECT DISTINCT item FROM labels")
 
     def single_labels(self) -> dict[int, str]:
-        """Return the label of each item that has exactly one."""
+        """Return the label of each item that has exactly one label."""
         with self.database.reading() as db:
             return dict(db.execute("SELECT item, min(label) FROM labels GROUP BY item HAVING count(*) = 1"))
 
@@ -111,10 +111,10 @@ class Judgements:
             return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
 
     def finish(self, session: str, name: str) -> int:
-        """Finish a session: its relevant items get the label `name`; returns how many labels are new.
+        """Finish a session: label its positive items with `name`; returns how many labels are new.
 
-        Author and time are those of the mark. Irrelevant items stay in the session, and the predictions of the label
-        for them are removed.
+        The author and time of a label are those of the mark. Negative items stay in the session, and predictions of the
+        label for them are removed.
         """
         insert = (
             "INSERT OR IGNORE INTO labels (item, label, author, source, at)"
@@ -129,8 +129,8 @@ class Judgements:
             found = self.sessions.get(session)
             if found.finished_at is not None and found.name != name:
                 raise InputError(
-                    f"Session {session} was finished as {found.name!r}. Start another to collect {name!r}:"
-                    f" its examples can be those with the label {found.name!r}."
+                    f"Session {session} was already finished as {found.name!r}. To collect {name!r}, start another"
+                    f" session, for example from the pictures with the label {found.name!r}."
                 )
             new = max(0, db.execute(insert, [check_label(name), session]).rowcount)
             db.execute(delete, [check_label(name), session])
@@ -138,7 +138,7 @@ class Judgements:
         return new
 
     def compact(self) -> None:
-        """Remove the log of changes to labels, and free the disk space."""
+        """Remove the log of changes to labels and free its disk space."""
         self.classes.forget_changes()
         self.database.vacuum()
 
@@ -160,7 +160,7 @@ class NotDuplicates:
     def add(self, items: Iterable[int], *, author: str) -> int:
         """Mark these items as not duplicates of each other; returns how many pairs are new.
 
-        A single item is paired with itself: its copies at several paths are not reported as duplicates.
+        A single item is paired with itself, so its copies at several paths are not reported as duplicates.
         """
         who, now = check_text(author), time.time()
         rows = [(*pair, who, now) for pair in _pairs(items)]
@@ -169,7 +169,7 @@ class NotDuplicates:
             return max(0, db.executemany(insert, rows).rowcount)
 
     def remove(self, items: Iterable[int]) -> int:
-        """Remove the pairs of these items; returns how many there were."""
+        """Remove the pairs of these items; returns how many were removed."""
         with self._db.transaction() as db:
             return max(0, db.executemany("DELETE FROM apart WHERE first = ? AND second = ?", _pairs(items)).rowcount)
 
@@ -183,6 +183,6 @@ def _pairs(items: Iterable[int]) -> list[Pair]:
     ids = sorted(set(as_ids(items)))
     if not 1 <= len(ids) <= MAX_NOT_DUPLICATES:
         raise InputError(
-            f"1 to {MAX_NOT_DUPLICATES:,} pictures can be marked as not duplicates at a time. Got {len(ids):,}."
+            f"You can mark 1 to {MAX_NOT_DUPLICATES:,} pictures as not duplicates at a time. Got {len(ids):,}."
         )
     return list(combinations(ids, 2)) or [(ids[0], ids[0])]

@@ -1,7 +1,7 @@
-"""Saved models: fitted components as spec strings and arrays, in one .npz file without pickle.
+"""Save and load fitted components as spec strings and arrays, in one .npz file without pickle.
 
-A file holds a JSON header and plain arrays; the same model gives the same bytes. Loading runs no code from the file and
-rejects every other content.
+A file contains a JSON header and plain arrays. The same model gives the same bytes. Loading runs no code from the file
+and rejects all other content.
 """
 
 import io
@@ -25,7 +25,7 @@ from lookalike.store.npy_files import DIGEST_BYTES, read_header
 
 FORMAT = 1
 MAX_HEADER = 2**20
-"""Largest size of the header."""
+"""Largest size of the header in bytes."""
 
 _ARRAY = re.compile(r"(\d{1,6})\.([A-Za-z]\w*_)\.npy")
 
@@ -36,7 +36,7 @@ def save(path: str | Path, *parts: object) -> None:
     >>> save("model.npz", PCA(dim=64).fit(X), L2())  # doctest: +SKIP
     """
     if not parts:
-        raise InputError("A model has at least one part. Got none.")
+        raise InputError("save needs at least one component. Got none.")
     path = Path(path)
     specs = [spec_of(part) for part in parts]  # raises if one is not registered
     kinds = [kind_of(part)[0] for part in parts]
@@ -44,13 +44,13 @@ def save(path: str | Path, *parts: object) -> None:
     for i, part in enumerate(parts):
         for name, value in state_of(part).items():
             if value.dtype.hasobject:
-                raise InputError(f"{name} of {specs[i]} must be a plain array to be saved. Got objects.")
+                raise InputError(f"{name} of {specs[i]} must be a plain array. Arrays of objects cannot be saved.")
             arrays[f"{i}.{name}"] = value
     _save(path, kinds, specs, arrays)
 
 
 def save_arrays(path: str | Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write plain arrays, without a component, to such a file, atomically. Their names end in `_`."""
+    """Write plain arrays, without a component, to such a file, atomically. Their names must end in `_`."""
     _save(Path(path), [], [], {f"0.{name}": value for name, value in arrays.items()})
 
 
@@ -68,7 +68,7 @@ def load(path: str | Path, expected: bytes | None = None) -> list[Any]:
         try:
             parts.append(restore(kind, spec, state))
         except (LookalikeError, AttributeError, TypeError) as error:
-            raise FormatError(f"{path} cannot be used here: {error}") from error
+            raise FormatError(f"Cannot load {path}: {error}") from error
     return parts
 
 
@@ -96,7 +96,7 @@ def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str,
         EOFError,
         NotImplementedError,
         ValueError,
-    ) as error:  # what zipfile raises for damaged files
+    ) as error:  # zipfile raises these for damaged files
         raise DamagedError(f"{path} is damaged: {error}.") from None
     return _header(path, arrays), arrays
 
@@ -104,7 +104,7 @@ def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str,
 def _write(file: Path, arrays: dict[str, NDArray[Any]]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():
-            member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: the same model gives the same bytes
+            member = zipfile.ZipInfo(f"{name}.npy")  # its date is fixed, so the same model gives the same bytes
             with archive.open(member, "w", force_zip64=True) as stream:
                 npy.write_array(stream, np.asarray(value, order="C"), version=(1, 0), allow_pickle=False)
 
@@ -115,11 +115,11 @@ def _read(file: Path, data: bytes) -> dict[str, NDArray[Any]]:
         raise FormatError(f"{file} is not a saved model.")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
-        # `save` never compresses, so the members cannot be larger than the file.
+        # `save` never compresses, so members cannot be larger than the file.
         if any(m.compress_type != zipfile.ZIP_STORED or m.flag_bits & 1 for m in members):
             raise FormatError(f"{file} was not written by Lookalike: it is compressed or encrypted.")
         if sum(member.file_size for member in members) > len(data):
-            raise DamagedError(f"{file} is damaged: it claims to hold more than it does.")
+            raise DamagedError(f"{file} is damaged: it is smaller than it declares.")
         arrays = {}
         for member in members:
             if member.filename == "header.npy" and member.file_size <= MAX_HEADER:
@@ -127,21 +127,21 @@ def _read(file: Path, data: bytes) -> dict[str, NDArray[Any]]:
             elif _ARRAY.fullmatch(member.filename):
                 arrays[member.filename.removesuffix(".npy")] = _array(archive.read(member))
             else:
-                raise FormatError(f"{file} was not written by Lookalike: it has {member.filename[:80]!r}.")
+                raise FormatError(f"{file} was not written by Lookalike: it contains {member.filename[:80]!r}.")
     return arrays
 
 
 def _array(data: bytes) -> NDArray[Any]:
-    """Return the array of a .npy file; ValueError if its header does not match its size."""
+    """Return the array of a .npy file. Raises ValueError if its header does not match its size."""
     stream = io.BytesIO(data)
     shape, dtype, order = read_header(stream)
     if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-        raise ValueError("an array does not hold what its header says")
+        raise ValueError("the header of an array does not match its size")
     return np.ndarray(shape, dtype, bytearray(memoryview(data)[stream.tell() :]), order=order)
 
 
 def _header(file: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return the header; FormatError if it is not valid."""
+    """Return the header. Raises FormatError if it is not valid."""
     try:
         header = json.loads(arrays.pop("header").tobytes())
         version, kinds, specs = header["format"], header["kinds"], header["specs"]

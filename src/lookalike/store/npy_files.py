@@ -1,7 +1,7 @@
 """Arrays in .npy files: the rows and ids of a segment, their digests, and safe reading of headers.
 
-A segment is two files, `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,). `RowWriter` writes them a chunk at a time;
-each file gets its name when it is complete and on the disk. `map_rows` opens them as memory maps.
+A segment consists of two files, `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,). `RowWriter` writes them in chunks.
+Each file gets its name when it is complete and on the disk. `map_rows` opens them as memory maps.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class RowWriter:
 
     Parameters
     ----------
-    target : path of the file of rows; the ids are written beside it.
+    target : path of the file of rows; the ids are written next to it.
     rows, dim, dtype : shape and type of the rows.
 
     """
@@ -57,16 +57,16 @@ class RowWriter:
             part.add(rows)
 
     def close(self) -> bytes:
-        """Put the files in place; returns the digest of their content."""
+        """Rename the files into place; returns the digest of their content."""
         for part in self._parts:
             part.close()
         atomic_files.sync_folder(self.target.parent)
         return b"".join(part.digest.digest() for part in self._parts)
 
     def discard(self) -> None:
-        """Remove everything that was written."""
+        """Remove the unfinished files."""
         for part in self._parts:
-            with suppress(OSError):  # on a full disk, closing fails to write the buffer
+            with suppress(OSError):  # on a full disk, closing cannot write the buffer
                 part.stream.close()
             part.temp.unlink(missing_ok=True)
             part.target.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def ids_file(target: Path) -> Path:
 
 
 def map_rows(target: Path, shape: tuple[int, int], dtype: str) -> tuple[Ids, NDArray[Any]]:
-    """Return a segment's ids and rows as memory maps; DamagedError if their shape or type is another."""
+    """Return a segment's ids and rows as memory maps. Raises DamagedError if their shape or type is wrong."""
     return _map(ids_file(target), shape[:1], "int64"), _map(target, shape, dtype)
 
 
@@ -118,15 +118,15 @@ def digest_file(file: Path) -> bytes:
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]:
-    """Return shape, type and order of a .npy file; ValueError if it does not begin with the header of a plain array.
+    """Return the shape, type and order of a .npy file. Raises ValueError if it has no header of a plain array.
 
     NumPy's own reader fails in many ways on a damaged header. It also uses Python's parser, which in 3.11 sometimes
-    fails when several threads use it.
+    fails if several threads use it.
     """
     start = stream.read(len(MAGIC) + 2)
     header = HEADER.fullmatch(stream.read(int.from_bytes(start[-2:], "little")))
     if not start.startswith(MAGIC) or header is None:
-        raise ValueError("there is no .npy array of numbers or texts in it")
+        raise ValueError("it contains no .npy array of numbers or text")
     descr, fortran, shape = (part.decode() for part in header.groups())
     numbers = tuple(int(number) for number in re.findall("[0-9]+", shape))
     return numbers, np.dtype(descr), "F" if fortran == "True" else "C"
@@ -137,9 +137,9 @@ def _map(file: Path, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         try:
             found, kind, order = read_header(stream)
             if (found, kind, order) != (shape, np.dtype(dtype), "C"):
-                raise ValueError(f"it should hold {dtype} of shape {shape}, not {kind} of {found}")
+                raise ValueError(f"it should contain {dtype} of shape {shape}, not {kind} of shape {found}")
             return np.memmap(stream, kind, "r", stream.tell(), shape).view(np.ndarray)
-        except ValueError as error:  # also: shorter than its header says
+        except ValueError as error:  # also raised if the file is shorter than declared
             raise DamagedError(f"{file} is damaged: {error}.") from None
 
 

@@ -1,8 +1,8 @@
-"""Repair of a collection's databases: a file is restored from a backup, or its damaged rows are restored or removed.
+"""Repair the databases of a collection: restore a file from a backup, or restore or remove its damaged rows.
 
-`repair_jobs` repairs the job ledger of the service, which needs no backup: it keeps every row that can be read.
+`repair_jobs` repairs the job ledger of the service without a backup: it keeps every row that can be read.
 
-No damaged data is deleted: a damaged file is renamed, and damaged rows are written to a JSON file.
+Damaged data is never deleted: a damaged file is renamed, and damaged rows are written to a JSON file.
 """
 
 import json
@@ -34,22 +34,22 @@ from lookalike.text import many
 
 LOGS = ("-wal", "-shm")
 ACCEPTED = ("sessions", "events")
-"""Tables whose damaged rows are kept if no backup has them, because other rows refer to them."""
+"""Tables whose damaged rows are kept if they are not in a backup, because other rows refer to them."""
 
 
 def repair_databases(
     path: Path, backup: Backup | None, *, without_backup: bool = False, wait_s: float = 0.0
 ) -> list[str]:
-    """Make both databases of a collection usable; return what was done, in sentences. Takes the writer lock.
+    """Make both databases of a collection usable; returns a sentence per repair. Needs the writer lock.
 
-    `without_backup`: an empty database replaces a damaged one that the backup cannot restore. Raises DamagedError if a
-    database is damaged and neither option helps.
+    `without_backup`: replace a damaged database that the backup cannot restore by an empty one. Raises DamagedError if
+    a database is damaged and cannot be repaired with these options.
     """
     done = []
     with writer_lock(path, wait_s):
         for name, migrations in DATABASES.items():
             file = path / name
-            for part in path.glob(f".{name}.*.part"):  # left by a repair that was killed
+            for part in path.glob(f".{name}.*.part"):  # files left by a killed repair
                 part.unlink(missing_ok=True)
             done += _set_format(file, migrations) or _rebuild_indexes(file, migrations)
             problem = _problem(file, migrations)
@@ -58,9 +58,9 @@ def repair_databases(
             copy = None if backup is None else backup.file(name)
             if copy is None and not without_backup:
                 raise DamagedError(
-                    f"{problem.split(' Run: ')[0]} Give a backup that has it: lookalike repair --from BACKUP. Without"
-                    " one, `lookalike repair --without-backup` starts with an empty"
-                    f" {file.stem}; the damaged file is kept beside it."
+                    f"{problem.split(' Run: ')[0]} To restore it from a backup: lookalike repair --from BACKUP. If you"
+                    f" have none, `lookalike repair --without-backup` replaces it by an empty {file.stem} and keeps the"
+                    " damaged file."
                 )
             damaged = _rename_damaged(file)
             with atomic_write(file) as part:
@@ -70,14 +70,14 @@ def repair_databases(
                     part.touch()
                     connect(part, migrations).close()
             source = "restored from the backup" if copy is not None else "replaced by an empty one"
-            done.append(f"{name} was {source}." + (f" The damaged one is kept as {damaged.name}." if damaged else ""))
+            done.append(f"{name} was {source}." + (f" The damaged file is kept as {damaged.name}." if damaged else ""))
     return done
 
 
 def repair_rows(database: Database, backup: Path | None) -> list[str]:
     """Restore the rows that do not match their digest from the copy in a backup, or remove them.
 
-    Returns what was done, in sentences. The damaged values are first written to a JSON file beside the database.
+    Returns a sentence per repair. The damaged values are first written to a JSON file next to the database.
     """
     damaged = database.damaged_rows()
     if not damaged:
@@ -93,10 +93,10 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
         try:
             for table, rows in damaged.items():
                 restored = _repair_table(db, table, from_backup=backup is not None)
-                rest = "kept as they are" if table in ACCEPTED else "removed"
+                rest = "kept unchanged" if table in ACCEPTED else "removed"
                 words = [f"{many(restored, 'row')} restored from the backup"] if restored else []
                 words += [f"{many(len(rows) - restored, 'row')} {rest}"] if restored < len(rows) else []
-                done.append(f"{database.path.name}, {table}: {', '.join(words)}. Their damaged values: {saved.name}")
+                done.append(f"{database.path.name}, {table}: {', '.join(words)}. Damaged values saved: {saved.name}")
             db.execute("COMMIT")
         finally:
             roll_back(db)
@@ -104,10 +104,10 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
 
 
 def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
-    """Repair the job ledger of a collection, if it has one; return what was done, in sentences.
+    """Repair the job ledger of a collection, if it has one; returns a sentence per repair.
 
-    A damaged file is replaced by one with the jobs that can be read and those of the backup. That needs the lock of the
-    service: LockedError if one is running.
+    A damaged file is replaced by one with the jobs that can be read and those of the backup. This needs the lock of the
+    service. Raises LockedError if a service is running.
     """
     file = path / JOBS_FILE
     if not file.exists():
@@ -117,7 +117,7 @@ def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
         with closing(Database(file, JOBS)) as database:
             return repair_rows(database, copy)
     with jobs_lock(path), atomic_write(file) as part:
-        for unfinished in path.glob(f".{JOBS_FILE}.*.part*"):  # left by a repair that was killed
+        for unfinished in path.glob(f".{JOBS_FILE}.*.part*"):  # files left by a killed repair
             unfinished.unlink()
         recovered = _recover_jobs(file)
         part.write_bytes(b"" if copy is None else copy.read_bytes())
@@ -130,18 +130,18 @@ def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
         damaged = _rename_damaged(file)
     found = [f"{many(len(recovered), 'job')} recovered"] if recovered else []
     found += [f"{many(restored, 'job')} restored from the backup"] if restored else []
-    kept = f" The damaged one is kept as {damaged.name}." if damaged else ""
+    kept = f" The damaged file is kept as {damaged.name}." if damaged else ""
     if not found:
-        return [f"{JOBS_FILE} was replaced by an empty one: the jobs are lost.{kept}"]
+        return [f"{JOBS_FILE} was replaced by an empty one; the jobs are lost.{kept}"]
     return [f"{JOBS_FILE}: {', '.join(found)}; any others are lost.{kept}"]
 
 
 def _recover_jobs(file: Path) -> dict[int, str]:
-    """Return the jobs of a damaged ledger that can be read and match their digest: fields as JSON, by id."""
+    """Return the jobs of a damaged ledger that can be read and match their digest, as JSON fields by id."""
     found = {}
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
         db.execute("PRAGMA writable_schema = ON")  # allows reading a truncated file
-        for order in ("ASC", "DESC"):  # a scan ends at a damaged page: read from both ends
+        for order in ("ASC", "DESC"):  # a scan ends at a damaged page, so read from both ends
             with suppress(sqlite3.DatabaseError):
                 rows = db.execute(f"SELECT id, CAST(fields AS BLOB), digest FROM jobs ORDER BY id {order}")
                 for number, fields, digest in rows:
@@ -151,7 +151,7 @@ def _recover_jobs(file: Path) -> dict[int, str]:
 
 
 def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> int:
-    """Repair the damaged rows of one table, inside a transaction; return how many were restored from the backup."""
+    """Repair the damaged rows of one table; returns how many were restored from the backup. Needs a transaction."""
     info = db.execute(f"PRAGMA table_info({table})").fetchall()
     key = ", ".join(name for _, name, *_, place in info if place)
     others = ", ".join(name for _, name, *_, place in info if not place and name != "digest")
@@ -178,7 +178,7 @@ def _is_missing(file: Path) -> bool:
 
 
 def _problem(file: Path, migrations: Sequence[str]) -> str | None:
-    """Return why a database cannot be used; None if it can."""
+    """Return the reason why a database cannot be used, or None if it can."""
     if _is_missing(file):
         return f"{file} is missing or empty."
     try:
@@ -192,7 +192,7 @@ def _problem(file: Path, migrations: Sequence[str]) -> str | None:
 
 
 def _set_format(file: Path, migrations: Sequence[str]) -> list[str]:
-    """Accept a database restored from its `.dump`: it has our tables, but no format version and no application id."""
+    """Accept a database restored from its `.dump`, which has our tables but no format version or application id."""
     if _is_missing(file):
         return []
     try:
@@ -212,7 +212,7 @@ def _set_format(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
-    """Rebuild SQLite's own indexes; return what was done if that repaired the file."""
+    """Rebuild SQLite's own indexes; returns a sentence if that repaired the file."""
     if _is_missing(file) or _problem(file, migrations) is None:  # connecting to an empty file would make it valid
         return []
     try:
@@ -224,7 +224,7 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rename_damaged(file: Path) -> Path | None:
-    """Rename a damaged database and its logs; return the new path, None if there was no file."""
+    """Rename a damaged database and its logs; returns the new path, or None if there was no file."""
     damaged = damaged_name(file)
     with file_errors(file):
         for ending in LOGS:
@@ -234,7 +234,7 @@ def _rename_damaged(file: Path) -> Path | None:
         if not file.exists():
             return None
         try:
-            os.link(file, damaged)  # the caller replaces the file, which is then never missing
+            os.link(file, damaged)  # the caller replaces the file, so it is never missing
         except OSError:  # it is a directory, or the file system has no links
             os.replace(file, damaged)
     return damaged

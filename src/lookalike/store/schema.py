@@ -1,6 +1,6 @@
 """The tables of a collection's databases, as migrations, and the comparison of a database with them.
 
-A migration is a script that is never changed once it is released; a later change is another script after it.
+A released migration is never changed. A later change to the schema is a new script after it.
 """
 
 import re
@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 ROW_DIGEST_BYTES = 8
 DAMAGED_VIEW = "damaged_"
-"""Prefix of the views that list the rows of a table that do not match their digest."""
+"""Prefix of the views that list the rows of a table which do not match their digest."""
 DAMAGED_ROW = "damaged row in "
 """Start of the error message of the triggers that reject a change to a damaged row."""
 
@@ -20,12 +20,12 @@ DAMAGED_ROW = "damaged row in "
 def _add_row_digests(table: str, key: str, columns: str) -> str:
     """Return a script that adds a digest to each row of a table. Migrations use it, so never change it.
 
-    Triggers write the digest of a new or changed row, and reject a change to a row that does not match its digest: no
-    statement gives damaged values a valid digest. Names in `key` and `columns` are separated by spaces.
+    Triggers write the digest of a new or changed row, and reject changes to a row that does not match its digest. No
+    statement can therefore give damaged values a valid digest. Names in `key` and `columns` are separated by spaces.
     """
 
     def digest(row: str) -> str:
-        # Text is passed as a blob, because damaged text may not be valid UTF-8; its type is passed separately.
+        # Text is passed as a blob, because damaged text can be invalid UTF-8. Its type is passed separately.
         parts = (
             f"typeof({name}), CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
             for name in (row + column for column in columns.split())
@@ -198,7 +198,7 @@ JOBS_FILE = "jobs.sqlite"
 
 
 def row_digest(*values: int | float | str | bytes | None) -> bytes:
-    """Return the digest of a row's values. It depends on their types: 1, 1.0 and "1" differ."""
+    """Return the digest of a row's values. It depends on their types: 1, 1.0 and "1" have different digests."""
     digest = blake2b(digest_size=ROW_DIGEST_BYTES)
     for value in values:
         match value:
@@ -227,7 +227,7 @@ def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
     """
     faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
     strays = db.execute("PRAGMA foreign_key_check").fetchall()
-    faults += [f"a row of {table} refers to no row of {parent}" for table, _, parent, _ in strays]
+    faults += [f"a row of {table} refers to a missing row of {parent}" for table, _, parent, _ in strays]
     expected, found = make_schema(migrations), read_schema(db)
     faults += [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
     faults += [f"{name} does not match the schema" for name, made in expected.items() if found.get(name, made) != made]
@@ -235,7 +235,7 @@ def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
 
 
 def make_schema(migrations: Sequence[str]) -> dict[str, str]:
-    """Return the schema that these migrations make, as `read_schema` does."""
+    """Return the schema that these migrations create, in the form of `read_schema`."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         add_functions(fresh)
         for migration in migrations:
@@ -256,7 +256,7 @@ def digested_tables(db: sqlite3.Connection) -> list[str]:
 
 
 def split_statements(script: str) -> Iterator[str]:
-    """Yield the statements of a migration, to be run in one transaction; `executescript` would commit first."""
+    """Yield the statements of a migration, to run them in one transaction. `executescript` would commit first."""
     statement = ""
     for part in script.split(";"):
         statement += part + ";"

@@ -1,8 +1,8 @@
-"""Segments: immutable files of rows, opened as blocks of memory maps, and merged when there are many.
+"""Segments: immutable files of vectors, opened as memory maps (blocks), and merged when there are many.
 
-The catalogue lists the segments of a space (`list_segments`); `open_block` maps one into memory without a copy. A
-removed row is marked as dead and disappears with the next merge. `choose_blocks` selects the segments to merge:
-segments of similar size become one, so their number grows with the logarithm of the number of rows.
+The catalogue lists the segments of a space (`list_segments`). `open_block` maps a segment into memory without a copy. A
+removed row is marked as dead and is dropped by the next merge. `choose_blocks` selects the segments to merge: segments
+of similar size become one, so their number grows with the logarithm of the number of rows.
 """
 
 import errno
@@ -23,16 +23,16 @@ from lookalike.store import npy_files
 from lookalike.types import Ids
 
 Stamp: TypeAlias = tuple[int, int, int]
-"""Inode, size and modification time of a file. Segments never change, so neither does this."""
+"""Inode, size and modification time of a file. They never change, because segments never change."""
 
 NOT_A_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
-"""Error numbers if a directory or a link has the name of a file; others, such as EMFILE, are no damage."""
+"""Error numbers if a directory or a link has the name of a file. Other errors, such as EMFILE, are not damage."""
 
 TIER = 8
-"""Segments of similar size that are merged into one; a tier holds segments this many times larger than the last."""
+"""Number of segments of similar size that are merged into one; also the ratio of sizes between successive tiers."""
 
 MAX_ROWS = 2**20
-"""Rows of a merged segment. Larger ones do not speed up a scan, and a merge needs disk space for one segment."""
+"""Maximum number of rows of a merged segment. Larger segments make scans no faster, and merging needs more space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ class Block:
     X: NDArray[Any]  # (m, d) float32, float16 or uint8, a memory map
     dead: NDArray[np.bool_] | None  # (m,), True for removed rows; None if there are none
     segment: int
-    digest: bytes  # of the ids and rows, as they were written
-    stamps: tuple[Stamp, ...] = ()  # of its two files, when they were opened
+    digest: bytes  # of the ids and rows when they were written
+    stamps: tuple[Stamp, ...] = ()  # of its two files when they were opened
 
     @property
     def n_dead(self) -> int:
-        """How many rows are dead."""
+        """Number of dead rows."""
         return 0 if self.dead is None else int(np.count_nonzero(self.dead))
 
     @property
     def n_live(self) -> int:
-        """How many rows are live."""
+        """Number of live rows."""
         return len(self.ids) - self.n_dead
 
     @property
     def intact(self) -> bool:
-        """Whether the ids and rows match their digest; reads all of them."""
+        """Whether the ids and rows match their digest. Reads all of them."""
         return npy_files.digest(self.ids, self.X) == self.digest
 
     def live_ids(self) -> Ids:
@@ -66,7 +66,7 @@ class Block:
         return self.ids if self.dead is None else self.ids[~self.dead]
 
     def live_rows(self, ids: Ids) -> NDArray[np.int64]:
-        """Return the numbers of the live rows of these ids (ascending)."""
+        """Return the indices of the live rows of these ids (ascending)."""
         at = np.searchsorted(self.ids, ids)
         at[at == len(self.ids)] = 0
         rows: NDArray[np.int64] = at[self.ids[at] == ids]
@@ -74,7 +74,7 @@ class Block:
 
 
 class ListedSegment(NamedTuple):
-    """A segment as the catalogue lists it; `damage` is the reason if it is quarantined."""
+    """An entry of the catalogue for a segment; `damage` is the reason if it is quarantined."""
 
     id: int
     file: str
@@ -87,7 +87,7 @@ class ListedSegment(NamedTuple):
 
 
 def list_segments(db: sqlite3.Connection, space: str, *, quarantined: bool = False) -> list[ListedSegment]:
-    """Return the segments of a space, without those that are quarantined; or only these."""
+    """Return the segments of a space that are not quarantined, or only those that are."""
     which = "NOT NULL" if quarantined else "NULL"
     query = (
         "SELECT id, file, rows, dead, dim, dtype, digest, damage FROM segments"
@@ -97,7 +97,7 @@ def list_segments(db: sqlite3.Connection, space: str, *, quarantined: bool = Fal
 
 
 def dead_rows(db: sqlite3.Connection, row: ListedSegment, before: Block | None = None) -> NDArray[np.bool_] | None:
-    """Return which rows of a segment are dead, (m,). Dead rows stay dead: if their number is as before, so are they."""
+    """Return which rows of a segment are dead, (m,). Dead rows stay dead, so the same number means the same rows."""
     if row.n_dead == 0:
         return None
     if before is not None and before.n_dead == row.n_dead:
@@ -112,7 +112,7 @@ def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None,
     """Return the block of a segment.
 
     Raises FileNotFoundError if a file is missing, and DamagedError if the shape or type is wrong or the ids are not
-    ascending: search and merge rely on these.
+    ascending. Searching and merging rely on these properties.
     """
     if before is not None:
         return before if dead is before.dead else replace(before, dead=dead)
@@ -131,7 +131,7 @@ def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None,
 def open_blocks(
     folder: Path, listed: Sequence[tuple[ListedSegment, NDArray[np.bool_] | None]], before: Mapping[int, Block]
 ) -> tuple[list[Block], dict[int, str]]:
-    """Return the blocks of these segments, and for each segment that cannot be opened the reason."""
+    """Return the blocks of these segments, and the reason for each segment that cannot be opened."""
     blocks, unreadable = [], {}
     for row, dead in listed:
         try:
@@ -144,13 +144,13 @@ def open_blocks(
 
 
 def read_stamps(folder: Path, file: str) -> tuple[Stamp, ...]:
-    """Return the stamps of a segment's two files, to compare with those of a block."""
+    """Return the stamps of a segment's two files, for comparison with those of a block."""
     stats = [path.stat() for path in (folder / file, npy_files.ids_file(folder / file))]
     return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in stats)
 
 
 def choose_blocks(blocks: Sequence[Block], everything: bool) -> list[Block]:
-    """Return the blocks to merge next; an empty list if there is no need. `everything`: as few segments as possible."""
+    """Return the blocks to merge next, or an empty list. `everything`: merge to as few segments as possible."""
     live = {block.segment: block.n_live for block in blocks}
     if everything:
         total, dead = sum(live.values()), any(live[block.segment] < len(block.ids) for block in blocks)
@@ -166,7 +166,7 @@ def choose_blocks(blocks: Sequence[Block], everything: bool) -> list[Block]:
 
 
 class MergedRows:
-    """The live rows of several blocks by ascending id, taken in portions; `on_rows` is called with the number taken."""
+    """The live rows of several blocks by ascending id, read in portions; calls `on_rows` with the number read."""
 
     def __init__(self, blocks: Sequence[Block], on_rows: Callable[[int], None]):
         self._parts = merge_rows(blocks)
@@ -187,7 +187,7 @@ class MergedRows:
 
 
 def split_rows(rows: int) -> list[int]:
-    """Return the number of rows of each merged segment: as few segments as possible, of equal size."""
+    """Return the number of rows of each merged segment, for as few segments as possible, of equal size."""
     parts = math.ceil(rows / MAX_ROWS)
     return [rows // parts + (part < rows % parts) for part in range(parts)]
 
@@ -195,11 +195,11 @@ def split_rows(rows: int) -> list[int]:
 def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterator[tuple[Ids, NDArray[Any]]]:
     """Yield the live rows of all blocks by ascending id, in chunks of (m,) ids and (m, d) rows."""
     row_bytes = 8 + blocks[0].X.shape[1] * max(block.X.itemsize for block in blocks)
-    window = max(1, max_bytes // (2 * row_bytes * len(blocks)))  # rows of each block; twice: gathered, then ordered
+    window = max(1, max_bytes // (2 * row_bytes * len(blocks)))  # rows per block; in memory twice: gathered and sorted
     starts = [0] * len(blocks)
     while unread := [i for i, block in enumerate(blocks) if starts[i] < len(block.ids)]:
-        # All ids up to the smallest last id of the windows are inside the windows. The window with that last id is used
-        # up each time, so the loop ends even if the ids are damaged.
+        # All ids up to the smallest last id of the windows are inside the windows. The window with that last id is
+        # exhausted each time, so the loop ends even if the ids are damaged.
         windows = {i: blocks[i].ids[starts[i] : starts[i] + window] for i in unread}
         least = min(unread, key=lambda i: int(windows[i][-1]))
         ids, rows = [], []
@@ -212,6 +212,6 @@ def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterato
             rows.append(blocks[i].X[part][keep])
             starts[i] = part.stop
         gathered = np.concatenate(ids)  # (m,)
-        if len(gathered):  # not all dead
+        if len(gathered):  # otherwise all are dead
             order = np.argsort(gathered)
             yield gathered[order], np.concatenate(rows)[order]

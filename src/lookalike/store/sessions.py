@@ -1,7 +1,8 @@
-"""Feedback sessions: the pictures that were shown, and the marks of users, as a log of events.
+"""Feedback sessions: the pictures that were shown and the marks of users, as a log of events.
 
-The log is append-only: an undo is an event too, and only an open session can be removed, with its whole log. Each mark
-is on the disk when its call returns. Changes need no writer lock, so many users and processes can mark at once.
+The log is append-only: an undo is an event too. Only an open session can be removed, together with its log. Each mark
+is on the disk when its call returns. Changes need no writer lock, so several users and processes can mark pictures at
+the same time.
 """
 
 import secrets
@@ -20,7 +21,7 @@ from lookalike.store.database import Database, check_text, text
 from lookalike.types import Vectors
 
 Kind: TypeAlias = Literal["relevant", "irrelevant", "skip"]
-"""The marks that a user can give to a picture."""
+"""The possible marks of a picture."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -31,9 +32,9 @@ class ExternalExample:
 
     positive: bool  # or a negative example
     vector: Vectors  # (d,) float32
-    feature: str | None  # the feature that made the vector; None for a vector of the space itself
-    item: int | None = None  # the id that the picture has if it is added to the collection
-    origin: str | None = None  # its path, to be shown to users
+    feature: str | None  # the feature that computed the vector; None for a vector of the space itself
+    item: int | None = None  # the id that the picture would have in the collection
+    origin: str | None = None  # its path, for display
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Summary:
 
     @property
     def state(self) -> str:
-        """Whether the session is "open" or "finished"."""
+        """Either "open" or "finished"."""
         return "open" if self.finished_at is None else "finished"
 
 
@@ -87,7 +88,7 @@ class Sessions:
         external_examples: Sequence[ExternalExample] = (),
     ) -> str:
         """Start a session from examples; returns its id, eight hexadecimal digits."""
-        called = None if name is None else check_label(name, "A session's name")
+        called = None if name is None else check_label(name, "The name of a session")
         session = secrets.token_hex(4)
         insert = (
             "INSERT INTO sessions (id, name, author, space, created_at)"
@@ -109,13 +110,13 @@ class Sessions:
         return session
 
     def all(self) -> list[Summary]:
-        """Return all sessions, the last changed first."""
+        """Return all sessions, last changed first."""
         query = _SUMMARY.format(marks="marks", which="1") + " ORDER BY changed DESC, id"
         with self._db.reading() as db:
             return [Summary(*row) for row in db.execute(query)]
 
     def get(self, session: str) -> Summary:
-        """Return one session; InputError if there is none with this id."""
+        """Return one session. Raises InputError if it does not exist."""
         query = _SUMMARY.format(marks="(SELECT * FROM marks WHERE session = :id)", which="sessions.id = :id")
         with self._db.reading() as db:
             row = db.execute(query, {"id": _id(session)}).fetchone()
@@ -131,12 +132,12 @@ class Sessions:
             raise _unknown(session)
         if row[1] is not None:
             raise InputError(
-                f"Session {session} is finished, as {row[0]!r}. To mark more pictures, start one from its label:"
+                f"Session {session} was finished as {row[0]!r}. To mark more pictures, start a session from its label:"
                 f" lookalike feedback --label {shlex.quote(row[0])}"
             )
 
     def show(self, session: str, items: Sequence[int], *, author: str) -> int:
-        """Log a new round that shows these items in this order; returns its number, counted from 1."""
+        """Log a new round that shows these items in this order; returns its number, starting at 1."""
         with self._db.transaction() as db:
             self.check_open(session)
             number = _last(db, session, "round") + 1
@@ -145,7 +146,7 @@ class Sessions:
         return number
 
     def mark(self, session: str, marks: Mapping[int, Kind], *, author: str) -> None:
-        """Log marks of items as one step, which can be undone. Of several marks of an item, the last counts."""
+        """Log marks of items as one step, which can be undone. The last mark of an item counts."""
         seen = "SELECT round, position FROM events WHERE session = ? AND item = ? AND kind = 'shown' ORDER BY id DESC"
         with self._db.transaction() as db:
             self.check_open(session)
@@ -157,7 +158,7 @@ class Sessions:
             _log(db, session, _last(db, session, "step") + 1, rows, author)
 
     def undo(self, session: str, *, author: str) -> dict[int, Kind]:
-        """Undo the last step of this author that is not undone yet; returns its marks, empty if there is no step."""
+        """Undo the last step of this author that is not undone yet; returns its marks, empty if there is none."""
         mine = "FROM clicks WHERE session = ? AND author = CAST(? AS TEXT) AND step > 0"
         last = f"SELECT id, kind, item, round, position {mine} AND step = (SELECT max(step) {mine})"
         with self._db.transaction() as db:
@@ -168,12 +169,12 @@ class Sessions:
         return {item: kind for _, kind, item, *_ in found}
 
     def remove(self, session: str) -> None:
-        """Remove an open session with its log. Raises InputError for a finished one: its class depends on it."""
+        """Remove an open session and its log. Raises InputError if it is finished, because its class depends on it."""
         with self._db.transaction() as db:
             known = self.get(session)
             if known.finished_at is not None:
                 raise InputError(
-                    f"Session {session} is finished: the class {known.name!r} depends on it, so it cannot be removed."
+                    f"Session {session} cannot be removed: it is finished, and the class {known.name!r} depends on it."
                 )
             for table in ("events", "outsiders"):
                 db.execute(f"DELETE FROM {table} WHERE session = ?", [session])
@@ -205,7 +206,7 @@ class Sessions:
         ]
 
     def negatives(self, name: str) -> list[int]:
-        """Return the negative examples of a class: the items whose last mark in its finished sessions is irrelevant."""
+        """Return the negative examples of a class: the items whose last mark in its finished sessions is negative."""
         last = (
             "SELECT item, kind, max(event) FROM marks JOIN sessions ON sessions.id = session"
             " WHERE name = CAST(? AS TEXT) AND finished_at IS NOT NULL AND kind <> 'skip' GROUP BY item"
@@ -224,7 +225,7 @@ _SUMMARY = """
 """
 
 _Row: TypeAlias = tuple[str, int, int, int | None, int | None]
-"""Kind, item, round, position, the event that it undoes."""
+"""Kind, item, round, position, and the id of the event that it undoes."""
 
 
 def _log(db: sqlite3.Connection, session: str, step: int, rows: Sequence[_Row], author: str) -> None:
@@ -253,7 +254,7 @@ def _vector(session: str, data: bytes) -> Vectors:
 
 
 def _id(session: str) -> str:
-    """Return the id; an empty text, which is no id, for what SQLite cannot bind, such as lone surrogates."""
+    """Return the id, or an empty string, which is never an id, if SQLite cannot bind it (lone surrogates)."""
     return session if isinstance(session, str) and session.isascii() else ""
 
 

@@ -1,7 +1,7 @@
-"""The vectors of a collection: spaces, their rows in segments, and the files of their models.
+"""The vectors of a collection: spaces, their segments, and the files of their models.
 
 A segment is written first and becomes part of its space in a later transaction (`write`, `commit`). A damaged segment
-is quarantined: it is no longer part of its space, and its pictures count as missing there until they are read again.
+is quarantined: it is no longer part of its space, and its pictures are missing there until they are read again.
 """
 
 import json
@@ -42,18 +42,18 @@ from lookalike.types import Ids, Progress
 log = logging.getLogger("lookalike.store")
 
 DTYPES = (np.float32, np.float16, np.uint8)
-"""Types of rows: vectors, or codes."""
+"""Types of rows: vectors or codes."""
 
 TRIES = 20
-"""How often segments are listed again if other processes merge them while they are opened."""
+"""Number of times that segments are listed again if other processes merge them while they are being opened."""
 
 NegativePool: TypeAlias = tuple[str | None, Ids]
-"""Negatives that a model was fitted on: the directory they come from, None for the collection itself, and ids (n,)."""
+"""Negatives that a model was fitted on: their directory, or None for the collection itself, and their ids (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSpace:
-    """A space in the catalogue: the chain of specs that makes its vectors, and its fitted model."""
+    """A space in the catalogue: the chain of specs that computes its vectors, and its fitted model."""
 
     name: str
     chain: list[str]
@@ -67,7 +67,7 @@ class StoredSpace:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A segment on the disk that is not yet part of the collection."""
+    """A segment that is written to disk but is not yet part of the collection."""
 
     space: str
     segment: int
@@ -79,9 +79,9 @@ class Pending:
 
 
 class VectorStore:
-    """The spaces of a collection and their rows.
+    """The spaces of a collection and their vectors.
 
-    Methods that change the catalogue need a transaction of the caller, unless they say that they use their own.
+    Methods that change the catalogue must be called inside a transaction, unless documented otherwise.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ class VectorStore:
         self._transaction = transaction
         self._last = 0
         self._known: dict[str, tuple[int, list[Block]]] = {}
-        self._unreadable: dict[int, str] = {}  # segments that could not be opened, with the reason
+        self._unreadable: dict[int, str] = {}  # reasons of segments that could not be opened
         self._changed: dict[str, set[int]] = {}  # segments whose files changed while they were open, by space
-        self.n_closed = 0  # how often `find_changed` has closed such segments
+        self.n_closed = 0  # number of times that `find_changed` has closed such segments
         self.structures = Structures(path / "indexes", database, self.unlink_after_commit)
 
     def spaces(self) -> dict[str, StoredSpace]:
@@ -112,9 +112,9 @@ class VectorStore:
         return {row[0]: StoredSpace(row[0], json.loads(row[1]), *row[2:]) for row in rows}
 
     def create_space(self, name: str, chain: Sequence[str], base: str | None = None) -> None:
-        """Create a space without rows; `base` is the space whose vectors it is computed from."""
+        """Create an empty space. `base` is the space from whose vectors its vectors are computed."""
         if name in self.spaces():
-            raise InputError(f"There is a space named '{name}' already. Choose another name.")
+            raise InputError(f"There is already a space named '{name}'. Choose another name.")
         if base is not None:
             self._space(base)
         self._db.writing().execute(
@@ -123,22 +123,23 @@ class VectorStore:
         )
 
     def drop_space(self, name: str) -> None:
-        """Remove a space with its rows, its model and its index structures."""
+        """Remove a space with its vectors, its model and its index structures."""
         users = [space.name for space in self.spaces().values() if space.base == name]
         if users:
-            raise InputError(f"Space '{name}' is the base of {', '.join(users)}. Drop those first.")
+            raise InputError(f"Space '{name}' is the base of {', '.join(users)}. Remove these spaces first.")
         self.replace(name, [], model=None, fitted_on=None)
         self._db.writing().execute("DELETE FROM spaces WHERE name = ?", [name])
 
     def write(self, space: str, ids: Ids, X: NDArray[Any]) -> Pending:
-        """Write a segment to the disk, sorted by id, to be committed later. Needs no transaction.
+        """Write a segment to the disk, sorted by id, to commit it later. Needs no transaction.
 
-        `ids` are (n,) int64, each once. `X` is (n, d) and keeps its type: float32 or float16, finite; or uint8 codes.
+        `ids` are (n,) int64 without duplicates. `X` is (n, d) and keeps its type: finite float32 or float16, or uint8
+        codes.
         """
         ids = np.asarray(ids, np.int64)
         if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in DTYPES:
             raise InputError(
-                "X must be a matrix of float32, float16 or uint8 with a row for each id, at least one."
+                "X must be a matrix of float32, float16 or uint8 with one row per id, and at least one row."
                 f" Got {X.dtype} of shape {X.shape} for {len(ids)} ids."
             )
         order = np.argsort(ids)
@@ -150,11 +151,13 @@ class VectorStore:
         return self._write(space, (len(ids), X.shape[1]), X.dtype, parts)
 
     def commit(self, pending: Pending) -> None:
-        """Make a written segment part of its space; the first one sets the space's dimension."""
+        """Make a written segment part of its space. The first one determines the dimensions of the space."""
         for block in self.blocks(pending.space):
             if len(block.live_rows(pending.ids)):
-                raise InputError(f"Space '{pending.space}' already has rows of some of these ids. Remove them first.")
-        self._quarantine(self._unreadable)  # otherwise an item could have two rows once the file is readable again
+                raise InputError(
+                    f"Space '{pending.space}' already has vectors of some of these ids. Remove them first."
+                )
+        self._quarantine(self._unreadable)  # otherwise an item could have two rows if the file becomes readable again
         self._name(pending)
 
     def replace(
@@ -202,7 +205,7 @@ class VectorStore:
         return [(source, np.frombuffer(ids, "<i8").astype(np.int64)) for source, ids in rows]
 
     def remove(self, ids: Ids | Sequence[int]) -> None:
-        """Remove the rows of these items from every space: they are marked dead until the next merge."""
+        """Remove the vectors of these items from every space: mark their rows as dead until the next merge."""
         ids = np.unique(np.asarray(ids, np.int64))
         db = self._db.writing()
         for space in self.spaces():
@@ -212,7 +215,7 @@ class VectorStore:
                 db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
 
     def blocks(self, space: str) -> list[Block]:
-        """Return the rows of a space, a memory-mapped block for each segment. Unchanged blocks are the same objects."""
+        """Return the vectors of a space, one memory-mapped block per segment. Unchanged blocks are the same objects."""
         inside = self._db.in_transaction()  # uncommitted rows must not be cached
         version, known = self._known.get(space, (-1, []))
         if version == self.version() and not inside:
@@ -226,7 +229,7 @@ class VectorStore:
                 self._space(space)  # raises if it does not exist
             blocks, unreadable = open_blocks(self._file(""), listed, before)
             if unreadable and self.version() != now:
-                continue  # another process has merged them since they were listed
+                continue  # another process has merged them in the meantime
             for segment, problem in unreadable.items():
                 if segment not in self._unreadable:
                     log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
@@ -239,7 +242,7 @@ class VectorStore:
         raise LockedError(f"The segments of '{space}' changed {TRIES} times while they were read. Try again later.")
 
     def close_removed(self, names: Container[str]) -> None:
-        """Close the segments of all spaces but these: a removed space would keep its files open, and their disk space.
+        """Close the segments of all other spaces: open files of a removed space would still occupy disk space.
 
         Results and indexes that still use a segment keep it open until they are released.
         """
@@ -247,16 +250,16 @@ class VectorStore:
             self._known.pop(name, None)
 
     def quarantined(self, space: str) -> dict[str, str]:
-        """Return the files of the quarantined segments of a space, each with the reason."""
+        """Return the files of the quarantined segments of a space, with the reasons."""
         with self._db.reading() as db:
             return {row.file: row.damage or "" for row in list_segments(db, space, quarantined=True)}
 
     def quarantine_damaged(self, space: str, ids: Ids | None = None, *, progress: Progress | None = None) -> list[str]:
         """Quarantine the segments of a space that do not match their digest; returns their files.
 
-        Code that rewrites rows must call this first, so that damaged rows never get a valid digest. It reads all bytes
-        of the segments; with `ids` (ascending), only of segments that have a live row of one of them. A quarantined
-        segment is no longer part of its space: its pictures count as `missing` there. Uses its own transaction.
+        Code that rewrites vectors must call this first, so that damaged rows never get a valid digest. It reads all
+        bytes of the segments or, with `ids` (ascending), only of segments that have a live row of one of them. A
+        quarantined segment is no longer part of its space: its pictures are `missing` there. Uses its own transaction.
         """
         blocks = [block for block in self.blocks(space) if ids is None or len(block.live_rows(ids))]
         return self._quarantine_damaged(space, blocks, progress)
@@ -270,7 +273,7 @@ class VectorStore:
                 self._forget(segments)
 
     def readmit(self, space: str, file: str) -> None:
-        """Make a quarantined segment part of its space again if its files are intact now. Needs a transaction."""
+        """Make a quarantined segment part of its space again if its files are intact. Needs a transaction."""
         db = self._db.writing()
         for row in list_segments(db, space, quarantined=True):
             if row.file == file:
@@ -280,7 +283,7 @@ class VectorStore:
                     self._unreadable.pop(row.id, None)
 
     def reconcile(self, space: str) -> int:
-        """Drop live rows of no item, and all but the newest row of each item; returns how many were dropped.
+        """Drop live rows without an item, and all except the newest row of each item; returns how many were dropped.
 
         Also corrects the catalogue's counts of dead rows and the dimension of the space. Needs a transaction.
         """
@@ -303,10 +306,10 @@ class VectorStore:
         return dropped
 
     def find_changed(self) -> dict[str, set[int]]:
-        """Return the segments whose files have changed since this process opened them, by space; they never should.
+        """Return the segments whose files have changed since this process opened them, by space. They never should.
 
-        Reading the memory map of a truncated file ends the process, so these segments are closed here until
-        `quarantine_changed` has checked them. This costs one stat call for each open file.
+        Reading the memory map of a truncated file would end the process, so these segments are closed here until
+        `quarantine_changed` has checked them. This costs one stat call per open file.
         """
         for space, (_, known) in list(self._known.items()):
             with self._db.reading() as db:
@@ -339,11 +342,11 @@ class VectorStore:
         return self._number("SELECT count(*) FROM segments")
 
     def bytes(self, space: str) -> int:
-        """Return the bytes that the vectors of a space take on the disk, dead rows included."""
+        """Return the size of a space's vectors on the disk in bytes, including dead rows."""
         return sum(block.ids.nbytes + block.X.nbytes for block in self.blocks(space))
 
     def row_bytes(self, space: str) -> int | None:
-        """Return the bytes of the largest vector or code of a space; None if it has no rows."""
+        """Return the size of the largest vector or code of a space in bytes, or None if the space is empty."""
         return max((block.X[0].nbytes for block in self.blocks(space)), default=None)
 
     def live_ids(self, space: str) -> Ids:
@@ -360,8 +363,9 @@ class VectorStore:
     def merge(self, space: str, *, everything: bool = False, progress: Progress | None = None) -> int:
         """Merge small segments and drop their dead rows; returns how many segments were merged.
 
-        Eight segments of similar size become one; with `everything`, all become as few as possible. On a full disk,
-        segments with dead rows are rewritten one by one, and the others stay as they are. Uses its own transactions.
+        Eight segments of similar size become one; with `everything`, all are merged to as few as possible. On a full
+        disk, segments with dead rows are rewritten one by one, and the others are not changed. Uses its own
+        transactions.
         """
         merged = self._forget_dead(space)
         while blocks := choose_blocks(self.blocks(space), everything):
@@ -373,17 +377,17 @@ class VectorStore:
             except FullError:
                 dead = sorted((block for block in blocks if block.n_dead), key=lambda block: block.n_live)
                 if not dead:
-                    break  # nothing can be freed, and there is no space to merge them
+                    break  # no space can be freed, and there is not enough to merge them
                 if len(blocks) == 1:
                     raise
-                self._merge(space, dead[:1], progress)  # needs the least space, and frees some
+                self._merge(space, dead[:1], progress)  # needs the least space and frees some
                 merged += 1
         return merged
 
     def verify(self, space: str, progress: Progress) -> list[str]:
-        """Return a sentence for each fault in the rows of a space; reads every byte of them."""
+        """Return a sentence for each fault in the vectors of a space. Reads every byte of them."""
         self._space(space)
-        for _ in range(TRIES):  # files are opened before they are read, so that a merge cannot remove them meanwhile
+        for _ in range(TRIES):  # all files are opened before they are read, so that a merge cannot remove them
             with self._db.reading() as db:
                 version = read_version(db)
                 listed = [(row, dead_rows(db, row)) for row in list_segments(db, space)]
@@ -405,17 +409,17 @@ class VectorStore:
         return [f"{fault} Run: lookalike repair" for fault in faults]
 
     def new_file(self, folder: str, suffix: str) -> Path:
-        """Return a new path in the folder "models" or "indexes"; write it, then call `put_in_place`, then name it."""
+        """Return a new path in the folder "models" or "indexes". Write it, call `put_in_place`, then reference it."""
         return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
 
     def put_in_place(self, temp: Path, name: str | None = None) -> str:
-        """Sync a written file to the disk, and rename it if a name is given; returns its name."""
+        """Sync a file to the disk, rename it if a name is given, and return its name."""
         with file_errors(temp):
             atomic_files.put_in_place(temp, temp.with_name(name or temp.name))
         return name or temp.name
 
     def files(self) -> set[Path]:
-        """Return every file that the catalogue names: segments, models and index structures."""
+        """Return every file that the catalogue lists: segments, models and index structures."""
         with self._db.reading() as db:
             rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
             models = db.execute("SELECT model FROM spaces WHERE model IS NOT NULL").fetchall()
@@ -453,7 +457,7 @@ class VectorStore:
     def _write(
         self, space: str, shape: tuple[int, int], dtype: np.dtype[Any], parts: Iterable[tuple[Ids, NDArray[Any]]]
     ) -> Pending:
-        # A number is used only once, so that no reader can take a new file for an old one.
+        # Numbers are never reused, so that readers cannot mistake a new file for an old one.
         used = self._number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'segments'")
         self._last = max(self._last, used) + 1
         slug = re.sub(r"[^A-Za-z0-9]+", "-", space).strip("-")[:40]
@@ -471,7 +475,7 @@ class VectorStore:
         return Pending(space, self._last, target.name, ids, shape[1], dtype.name, digest)
 
     def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> None:
-        """Replace these segments by new ones with their live rows."""
+        """Replace these segments by new segments with their live rows."""
         dim, dtype = blocks[0].X.shape[1], np.result_type(*(block.X.dtype for block in blocks))
         total = sum(block.n_live for block in blocks)
         merged = MergedRows(blocks, lambda done: progress(f"merging {space}", done, total) if progress else None)
@@ -495,7 +499,7 @@ class VectorStore:
                     file.unlink(missing_ok=True)
 
     def _forget_dead(self, space: str) -> int:
-        """Remove the segments without live rows, which needs almost no disk space; returns how many there were."""
+        """Remove the segments without live rows, which needs almost no disk space; returns how many were removed."""
         if dead := [block.segment for block in self.blocks(space) if not block.n_live]:
             with self._transaction():
                 self._forget(dead)
@@ -557,9 +561,9 @@ class VectorStore:
 def _check_ids(space: str, ids: Ids) -> None:
     """Raise InputError if ascending ids are negative or contain duplicates."""
     if ids[0] < 0:
-        raise InputError(f"Ids for '{space}' must not be negative. Got {ids[0]}.")
+        raise InputError(f"Ids for '{space}' cannot be negative. Got {ids[0]}.")
     if (twice := ids[1:][ids[1:] == ids[:-1]]).size:
-        raise InputError(f"Ids for '{space}' must each come once. Got {twice[0]} twice.")
+        raise InputError(f"Ids for '{space}' must be unique. Got {twice[0]} twice.")
 
 
 def _find_faults(row: ListedSegment, block: Block, dim: int) -> list[str]:
@@ -568,16 +572,16 @@ def _find_faults(row: ListedSegment, block: Block, dim: int) -> list[str]:
     if not block.intact:
         faults.append("does not match its digest")
     if row.dim != dim:
-        faults.append(f"has {row.dim} dimensions where its space has {dim}")
+        faults.append(f"has {row.dim} dimensions, but its space has {dim}")
     if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):
         faults.append("has rows that are not finite")
     if block.n_dead != row.n_dead:
-        faults.append(f"has {block.n_dead} dead rows where {row.n_dead} were counted")
+        faults.append(f"has {block.n_dead} dead rows, but the catalogue has counted {row.n_dead}")
     return faults
 
 
 def _find_wrong_ids(blocks: list[Block], items: Ids, space: str) -> list[str]:
-    """Return a sentence if live rows belong to no item, and one if an item has two of them."""
+    """Return one sentence if live rows have no item, and one if items have two live rows."""
     faults = []
     live = np.concatenate([np.empty(0, np.int64), *(block.live_ids() for block in blocks)])
     ids, counts = np.unique(live, return_counts=True)
@@ -585,5 +589,5 @@ def _find_wrong_ids(blocks: list[Block], items: Ids, space: str) -> list[str]:
         faults.append(f"{np.count_nonzero(counts > 1)} items have two live rows in space '{space}'.")
     unknown = np.setdiff1d(ids, items, assume_unique=True)
     if len(unknown):
-        faults.append(f"{len(unknown)} live rows of space '{space}' belong to no item.")
+        faults.append(f"{len(unknown)} live rows of space '{space}' have no item.")
     return faults
