@@ -18,7 +18,7 @@ from lookalike.collection.space import Spaces
 from lookalike.errors import InputError
 from lookalike.store import models
 from lookalike.store.directory import Store
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 
 @pytest.fixture(autouse=True)
@@ -192,7 +192,7 @@ def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
     workers = [context.Process(target=work, args=(store.path, seed, done)) for seed, done in enumerate(events)]
     for worker in workers:
         worker.start()
-    assert all(done.wait(PATIENCE_S) for done in events)
+    assert all(done.wait(TIMEOUT_S) for done in events)
     for worker in workers:
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()

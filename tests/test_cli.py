@@ -23,7 +23,7 @@ from lookalike import cli
 from lookalike.cli import options, output
 from lookalike.collection import adding
 from lookalike.errors import LookalikeError
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 COMMANDS = [
     "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
@@ -393,7 +393,7 @@ def test_a_second_writer_is_refused_or_waits(call: Callable[..., Outcome], own: 
         assert len(refused.err.splitlines()) == 1
         assert call("-c", own, "stats").code == 0
     finally:
-        other.communicate("\n", timeout=PATIENCE_S)
+        other.communicate("\n", timeout=TIMEOUT_S)
     assert call("-c", own, "remove", pictures, "--wait", 5).code == 0
 
 
@@ -491,7 +491,7 @@ def test_ctrl_c_during_a_real_add_leaves_a_collection_that_goes_on(pictures: Pat
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     until(lambda: psutil.Process(process.pid).children())  # it begins to read
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     assert err.decode().splitlines() == [
         "Stopped. Everything committed so far is safe; the same command continues from there."

@@ -18,7 +18,7 @@ from PIL import Image
 import lookalike
 from lookalike import cli
 from lookalike.cli.feedback import draw_in_terminal
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 PROGRAM = [sys.executable, "-m", "lookalike"]
 
@@ -279,7 +279,7 @@ def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
     with lookalike.Collection(own) as collection:
         until(lambda: collection.sessions() and collection.sessions()[0].relevant == 2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_S)
+        _, err = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 130
         assert "Stopped. Every answer is stored. To resume: lookalike" in err
         assert "the same command" not in err
@@ -306,7 +306,7 @@ def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
     assert process.stdout.readline().lstrip().startswith("2/3")
     until(waits_for_a_key)
     os.write(controller, b"\x04")
-    out, _ = process.communicate(timeout=PATIENCE_S)
+    out, _ = process.communicate(timeout=TIMEOUT_S)
     os.close(controller)
     assert process.returncode == 0
     assert "2 relevant, 0 irrelevant" in out

@@ -15,7 +15,7 @@ from disks import fill, free_bytes
 from forked import Forked
 from lookalike import Collection
 from lookalike.errors import FullError, LockedError
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 WRITER = Path(__file__).with_name("writer.py")
 N = 48
@@ -102,7 +102,7 @@ def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
             children = until(lambda: psutil.Process(writer.pid).children(recursive=True))
         finally:
             writer.kill()
-    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
+    _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
     assert not alive
 
 

@@ -21,7 +21,7 @@ from lookalike.errors import DamagedError, FormatError, FullError, LockedError, 
 from lookalike.store import database as database_module
 from lookalike.store.database import Database, connect, database_errors, read_ids, text
 from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
 
@@ -242,7 +242,7 @@ def test_threads_that_read_after_closing_get_an_error(file: Path) -> None:
     db.execute("COMMIT")
     db.close()
     result = subprocess.run(
-        [sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=TIMEOUT_S, check=False
     )
     assert (result.returncode, result.stderr) == (0, b"")  # a crash would end this process too: hence another
 
@@ -323,7 +323,7 @@ def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
         "with database.reading() as db: print(*db.execute('SELECT word FROM words').fetchone())"
     )
     command = [sys.executable, "-c", code, file, *TABLE]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open(open_folder: Path) -> None:

@@ -35,7 +35,7 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
 from store_worker import DIM, add, do, rows_for, state_after
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 HERE = Path(__file__).parent
 
@@ -75,7 +75,7 @@ def run(code: str, *args: object) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=PATIENCE_S)
+    output, _ = process.communicate(timeout=TIMEOUT_S)
     return output
 
 
@@ -219,7 +219,7 @@ def test_a_second_writer_gets_the_pid_of_the_first_or_waits(store: Store, path: 
     assert len(store.items) == 0  # reading goes on
     later = threading.Timer(0.2, other.communicate)
     later.start()
-    with store.writer(wait_s=PATIENCE_S):
+    with store.writer(wait_s=TIMEOUT_S):
         add(store, [1])
     later.join()
     check_whole(store, {1})

@@ -1,9 +1,8 @@
-"""A writer for test_crash to kill: it adds, removes and compacts over and over, and prints what it begins and has done.
+"""A writer process for `test_crash.py` to kill. It adds, removes and compacts in a loop, and prints its progress.
 
     python writer.py COLLECTION PICTURES ROUNDS [PHASE SECONDS]
 
-It kills itself after so many seconds of CPU time in a phase: a clock of its own, so that the moment does not depend on
-other processes.
+It kills itself after SECONDS of its own CPU time in PHASE, so that the moment does not depend on other processes.
 """
 
 import os
@@ -22,7 +21,7 @@ def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float
     adding.COMMIT_ROWS = 8  # many commits in a short run
     fitting.FIT_MIN = 20
     with Collection(where, create=True) as collection:
-        collection.add(pictures + "/even/00.png", recipes=RECIPES, workers=1)  # imports the rest
+        collection.add(pictures + "/even/00.png", recipes=RECIPES, workers=1)  # imports the remaining modules
         say("begin add")
         die("first add", phase, seconds)
         for _ in range(rounds):
@@ -43,7 +42,7 @@ def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float
 
 
 def die(here: str, phase: str, seconds: float) -> None:
-    """Kill this process soon, if this is the phase: the signal of the timer ends a process as SIGKILL does."""
+    """Kill this process after `seconds` if this is the phase. The timer's signal ends the process as SIGKILL does."""
     if here != phase:
         return
     if not seconds:
