@@ -200,9 +200,7 @@ def test_a_pipe_gets_one_line_per_cell(monkeypatch: pytest.MonkeyPatch, capsys: 
     ]
 
 
-def test_a_row_named_twice_is_filled_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_named_twice_is_filled_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(tables, "load", lambda name: TOY)
     assert cli.run(["bench", "run", "toy", "--data", ".", "--rows", "one, three,one", "--columns", "y,y"]) == 0
     assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()] == [

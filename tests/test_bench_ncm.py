@@ -163,7 +163,7 @@ def test_the_papers_tables_have_its_rows_and_results() -> None:
     }
     assert {place: ncm.paper(*place).value for place in figures} == figures
     assert ("svm", "corel5k-fisher/128-top5") not in tables_of_it
-    assert ncm.paper("ncmml", "corel5k-deep/new-1").value is None  # the paper shows it only in a plot
+    assert ncm.paper("ncmml", "corel5k-deep/new-1").value is None  # Fig. 9 is a plot without published values
     assert ncm.paper("ncmml", "mnist/64") == tables.PaperFigure()
 
 

@@ -22,23 +22,23 @@ def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float
     fitting.FIT_MIN = 20
     with Collection(where, create=True) as collection:
         collection.add(pictures + "/even/00.png", recipes=RECIPES, workers=1)  # imports the remaining modules
-        say("begin add")
+        report("start add")
         die("first add", phase, seconds)
         for _ in range(rounds):
             collection.add(pictures, recipes=RECIPES, workers=1)
-            say("done add", "begin remove")
+            report("done add", "start remove")
             die("remove", phase, seconds)
             for path in sorted(Path(pictures, "odd").iterdir()):
                 collection.remove(path)
-            say("done remove", "begin compact")
+            report("done remove", "start compact")
             die("compact", phase, seconds)
             collection.compact()
-            say("done compact", "begin add")
+            report("done compact", "start add")
             die("add", phase, seconds)
         collection.add(pictures, recipes=RECIPES, workers=1)
         collection.fit()
         collection.compact()
-        say("done all")
+        report("done all")
 
 
 def die(here: str, phase: str, seconds: float) -> None:
@@ -51,7 +51,7 @@ def die(here: str, phase: str, seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def say(*lines: str) -> None:
+def report(*lines: str) -> None:
     for line in lines:
         print(line, flush=True)
 
