@@ -24,7 +24,7 @@ def brute(X, w, b, k, kind):
     kind=st.sampled_from(["frontier", "maximum"]),
     seed=st.integers(0, 99),
 )
-def test_a_search_finds_what_a_scan_finds(n, d, leaf, k, b, away, kind, seed):
+def test_a_search_equals_a_scan(n, d, leaf, k, b, away, kind, seed):
     random = np.random.default_rng(seed)
     X = np.round(random.normal(away, 1, (n, d)), 1).astype(np.float32)  # rounded, so that some rows are equal
     w = random.normal(size=d).astype(np.float32)

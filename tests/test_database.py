@@ -318,7 +318,7 @@ def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
     file.parent.chmod(0o555)
     code = (
         "import os, sys; from pathlib import Path; from lookalike.store.database import Database\n"
-        "if os.getuid() == 0: os.setuid(65534)\n"  # root can write anywhere, the user "nobody" cannot
+        "if os.getuid() == 0: os.setuid(65534)\n"  # root can write anywhere, the user 65534 cannot
         "database = Database(Path(sys.argv[1]), sys.argv[2:])\n"
         "with database.reading() as db: print(*db.execute('SELECT word FROM words').fetchone())"
     )
