@@ -41,7 +41,7 @@ PRAGMA_WRITES = ("PRAGMA user_version =", "PRAGMA application_id =", "PRAGMA jou
 class Call(NamedTuple):
     """A call that is about to change files."""
 
-    number: int  # from 1 on
+    number: int  # starts at 1
     verb: str  # "open", "write", …; for SQLite, the first word of the statement
     path: str  # "" for SQLite
     needs_space: bool  # whether it fails on a full disk
@@ -247,7 +247,7 @@ def read_files(folder: Path) -> Files:
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Replace the content of a folder by these files."""
+    """Replace the content of a folder with these files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, data in sorted(files.items()):

@@ -10,7 +10,7 @@ from lookalike.index.ann import KINDS, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 
-N, D = 3_000, 15  # an odd dimension, because PQ needs an even one
+N, D = 3_000, 15  # an odd dimension, because PQ must pad it
 
 
 @pytest.fixture(scope="module")

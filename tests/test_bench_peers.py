@@ -1,4 +1,4 @@
-"""The comparison with other libraries, on few rows: both sides compute the same. Times are not checked."""
+"""The comparison with other libraries, on few rows: both sides compute the same results. Times are not checked."""
 
 import sys
 
