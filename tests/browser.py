@@ -11,14 +11,14 @@ from pathlib import Path
 
 from playwright.sync_api import Error, Page, expect
 
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 SHOTS = Path(__file__).parents[1] / "page-shots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 DESKTOP = (1280, 820)
 PHONE = (360, 740)
 
-PATIENCE_MS = 1_000 * PATIENCE_S
+PATIENCE_MS = 1_000 * TIMEOUT_S
 expect.set_options(timeout=PATIENCE_MS)
 
 MOVE = """([place, patience]) => new Promise((shown, late) => {
@@ -56,7 +56,7 @@ def serve(collection, *options):
 
 def end(process):
     process.terminate()
-    process.wait(PATIENCE_S)
+    process.wait(TIMEOUT_S)
     process.stdout.close()
 
 

@@ -16,30 +16,30 @@ from lookalike import Collection
 from lookalike.images.demo import draw_folder
 from reading import in_other_processes, in_this_process
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, tests send it
-SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is slow, not wrong
-settings.register_profile("the same", derandomize=True, **SLOW)  # what fails, fails again; what passes, passes again
-settings.register_profile("explore", **SLOW)  # other examples each time: pytest --hypothesis-profile=explore
-settings.load_profile("the same")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background shells ignore it, and tests send it
+SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is slow
+settings.register_profile("reproducible", derandomize=True, **SLOW)  # the same examples in every run
+settings.register_profile("explore", **SLOW)  # new examples in every run: pytest --hypothesis-profile=explore
+settings.load_profile("reproducible")
 
 
 LONG = ("test_page.py", "test_server_jobs.py", "test_docs.py", "test_repair.py", "test_tsvmh.py", "test_workers.py")
-"""Long files run first, so that short ones are left for the worker that is done first. The others run by name."""
+"""Long files run first, so that all workers finish at about the same time. The other files run in order of name."""
 
 
 MEMORY = "/dev/shm"
-"""A file system in memory, on Linux."""
+"""An in-memory file system on Linux."""
 
 TEMPORARY_BYTES = 2 * 2**30
-"""Free bytes that a file system must have to be used for temporary files; the tests write a few hundred megabytes."""
+"""Free space required to use a file system for temporary files. The tests write a few hundred megabytes."""
 
 
 def pytest_configure():
-    """Set what the workers of pytest-xdist inherit, unless the user has set it."""
-    # By default, idle threads of OpenMP and OpenBLAS spin for a while, which takes the cores from the other worker.
+    """Set the environment variables of the pytest-xdist workers, unless the user has set them."""
+    # By default, idle threads of OpenMP and OpenBLAS spin for a while and slow down the other worker.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # the binary logarithm of clock cycles
-    # Every commit waits for the disk. No test cuts the power, so temporary files can be in memory.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # log2 of the clock cycles
+    # Every commit waits for the disk. No test cuts the power, so in-memory files are safe enough.
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= TEMPORARY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def no_processes_left():
-    """End the processes that joblib keeps for later: tests that count our processes would count them."""
+    """Stop the processes that joblib keeps for reuse, because some tests count child processes."""
     yield
     pool = sys.modules.get("joblib.externals.loky.reusable_executor")
     if pool is not None and pool._executor is not None:
@@ -59,21 +59,21 @@ def no_processes_left():
 
 @pytest.fixture(scope="module")
 def read_here():
-    """Read pictures in the process of the tests of a module; see `reading`."""
+    """Read pictures in the test process, for all tests of a module; see `reading`."""
     with in_this_process():
         yield
 
 
 @pytest.fixture
 def reading_processes():
-    """Read pictures in other processes again, for a test of such a module."""
+    """Read pictures in other processes, for one test of a module that uses `read_here`."""
     with in_other_processes():
         yield
 
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory):
-    """A folder of drawn pictures, four of each kind. Read only."""
+    """A folder of synthetic pictures, four of each kind. Read-only."""
     folder = tmp_path_factory.mktemp("drawn")
     draw_folder(folder, per_kind=4, random_state=0)
     return folder
@@ -81,7 +81,10 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared(pictures, tmp_path_factory):
-    """The path of a collection of drawn pictures of some kinds, or of all; made once. Read only."""
+    """A function that returns the path of a collection of synthetic pictures of some kinds, or of all. Read-only.
+
+    Each collection is created once per test run.
+    """
 
     @functools.cache
     def make(recipe, *kinds):
@@ -95,34 +98,34 @@ def shared(pictures, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(shared):
-    """An open collection of the drawn pictures, by colour. Read only."""
+    """An open collection of the synthetic pictures with the recipe `color`. Read-only."""
     with Collection(shared("color")) as collection:
         yield collection
 
 
 @pytest.fixture(scope="module")
 def made(request, shared):
-    """The path of a collection of the module's KINDS, by texture, four of each, without labels. Read only."""
+    """The path of a collection of the module's KINDS with Fourier features, without labels. Read-only."""
     return shared("plain = fourier()", *request.module.KINDS)
 
 
 @pytest.fixture
 def filled(made, tmp_path):
-    """An open copy of `made`, to change."""
+    """An open copy of `made` that a test can change."""
     with Collection(shutil.copytree(made, tmp_path / "copy")) as collection:
         yield collection
 
 
 @pytest.fixture
 def collection(tmp_path):
-    """A new collection."""
+    """A new, empty collection."""
     with Collection(tmp_path / "collection", create=True) as made:
         yield made
 
 
 @pytest.fixture
 def mount_disk(tmp_path):
-    """Mount a disk for the test, of a size such as "2m"; returns its folder."""
+    """A function that mounts a disk of a size such as "2m" for the test and returns its folder."""
     disk = tmp_path / "disk"
     disk.mkdir()
 
@@ -138,7 +141,7 @@ def mount_disk(tmp_path):
 
 @pytest.fixture
 def save(tmp_path):
-    """Write a network, given as text, to a file; returns its path."""
+    """A function that writes a network, given as text, to a file and returns its path."""
 
     def write(graph):
         path = tmp_path / "net.onnx"
@@ -150,7 +153,7 @@ def save(tmp_path):
 
 @pytest.fixture(scope="session")
 def network(tmp_path_factory):
-    """The path of a tiny network of one convolution, for the feature that takes a user's network."""
+    """The path of a tiny ONNX network with one convolution."""
     weights = np.random.default_rng(0).normal(size=(8, 3, 5, 5)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("Conv", ["image", "w"], ["map"], kernel_shape=[5, 5], strides=[4, 4])],
@@ -166,7 +169,7 @@ def network(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory):
-    """The path of a collection of sixty drawn pictures with labels, for the service. Read only; see `serving`."""
+    """The path of a collection of sixty labelled synthetic pictures, for the service. Read-only; see `serving`."""
     from serving import make_shelf
 
     with in_this_process():

@@ -1,4 +1,4 @@
-"""Damage to the files of a collection, as disks and people do it."""
+"""Functions that damage the files of a collection."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from lookalike.store.database import Database
 
 
 def change_rows(file: Path, *statements: str) -> None:
-    """Run statements on a SQLite file without the triggers that keep the digests of its rows."""
+    """Run statements on a SQLite file without the triggers that update the row digests."""
     with closing(sqlite3.connect(file)) as db, db:
         triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
@@ -23,10 +23,10 @@ def change_rows(file: Path, *statements: str) -> None:
 
 
 def flip_bits(file: Path, migrations: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]:
-    """Flip one bit at a time in a closed database; returns the places by what came of it.
+    """Flip one bit at a time in a closed database; return the positions by outcome.
 
-    A place is a bit's number in the file. "found": opening or verifying the file reports damage. "harmless": no value
-    of a table with row digests has changed. "missed": one has, and nothing was reported.
+    A position is the number of a bit in the file. "found": opening or verifying the file reports damage. "harmless":
+    no value of a table with row digests has changed. "missed": a value has changed, and no damage was reported.
     """
     data, before = file.read_bytes(), _values(file)
     results: dict[str, list[int]] = {"found": [], "harmless": [], "missed": []}
@@ -52,7 +52,7 @@ def _outcome(file: Path, migrations: Sequence[str], before: list[Any]) -> str:
 
 
 def _values(file: Path) -> list[Any]:
-    """Every row of the tables with row digests, with types and bytes as they are."""
+    """Return all rows of the tables with row digests, with raw types and bytes."""
     with closing(sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)) as db:
         db.text_factory = lambda data: ("text", data)
         tables = [name.decode() for ((_, name),) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

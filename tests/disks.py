@@ -1,4 +1,4 @@
-"""Small disks, which the fixture `mount_disk` mounts."""
+"""Functions for the small disks that the fixture `mount_disk` mounts."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def fill(disk: Path) -> Path:
-    """Fill a disk to the last byte; returns the file that takes the space."""
+    """Fill a disk to the last byte; return the file that fills it."""
     filler = disk / "filler"
     with suppress(OSError), filler.open("ab", buffering=0) as stream:
         while stream.write(bytes(4096)):

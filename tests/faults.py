@@ -1,9 +1,9 @@
-"""Faults at every call by which the store changes files: I/O errors, a disk that is full, crashes and power cuts.
+"""Inject faults at every call by which the store changes files: I/O errors, full disks, crashes and power cuts.
 
 `Calls` numbers the calls of this process that change files below a folder: `open`, `write`, `fsync`, `rename`,
-`unlink`, `mkdir`, and the statements by which SQLite writes, whose own calls Python cannot reach. `run_points` runs a
-verb of a collection once for every call, with a fault at that call, and checks what is left. The test suite runs a
-sample of the points (`test_faults.py`), `benchmarks/fault_injection.py` all of them.
+`unlink`, `mkdir`, and SQL statements that write. Python cannot intercept the calls that SQLite itself makes.
+`run_points` runs a verb of a collection once per call, with a fault at that call, and checks the remaining files.
+The test suite runs a sample of the points (`test_faults.py`), `benchmarks/fault_injection.py` all of them.
 """
 
 import builtins
@@ -39,22 +39,22 @@ PRAGMA_WRITES = ("PRAGMA user_version =", "PRAGMA application_id =", "PRAGMA jou
 
 
 class Call(NamedTuple):
-    """A call that changes files, before it is made."""
+    """A call that is about to change files."""
 
-    number: int  # from 1 on
-    verb: str  # "open", "write", …; of SQLite: the first word of the statement
+    number: int  # starts at 1
+    verb: str  # "open", "write", …; for SQLite, the first word of the statement
     path: str  # "" for SQLite
     needs_space: bool  # whether it fails on a full disk
 
 
 class Calls:
-    """The calls of this process that change files below a folder, while this context is entered.
+    """Intercept the calls of this process that change files below a folder. Use it as a context manager.
 
-    `before` sees each call before it is made, and may raise an error in its place. `disk` follows those that succeed.
+    `before` receives each call first and can raise an error instead. `disk` records the calls that succeed.
     """
 
     trusts_sqlite = True
-    """Whether SQLite's own calls are out of reach."""
+    """Whether the calls that SQLite itself makes are not intercepted."""
 
     def __init__(self, folder: Path, before: Callable[[Call], None], disk: "Disk | None" = None):
         self.count = 0
@@ -82,7 +82,7 @@ class Calls:
         self._stack.close()
 
     def make(self, verb: str, path: str, call: Callable[[], Any]) -> Any:
-        """Make a call that was asked for, unless `before` raises."""
+        """Make a call, unless `before` raises."""
         self.count += 1
         frees = verb in ("unlink", "rmdir", "truncate", "BEGIN") or (verb == "open" and os.path.exists(path))
         self._before(Call(self.count, verb, path, not frees))
@@ -115,7 +115,7 @@ class Calls:
             where = self._inside(descriptor)
             if where is None:
                 return real(descriptor, *rest)
-            # What a power cut leaves is the work of `Disk`: waiting for the real disk would only take time.
+            # `Disk` simulates power cuts, so waiting for the real disk would only cost time.
             found = self.make(verb, where, lambda: None if verb == "fsync" else real(descriptor, *rest))
             if self._disk:
                 self._disk.follow(verb, where)
@@ -174,21 +174,21 @@ class _CountedFile(io.FileIO):
 
 
 Files = dict[str, bytes | None]
-"""The content of files by their path relative to a folder; None for a folder."""
+"""The content of files by their path relative to a folder; None for a subfolder."""
 
 
 class _File:
-    """A file, whatever its name is, and what of it a power cut leaves."""
+    """The content of a file that survives a power cut, independent of its name."""
 
     def __init__(self, synced: bytes = b""):
         self.synced = synced
 
 
 class Disk:
-    """What a power cut would leave of a folder.
+    """Simulates which files of a folder survive a power cut.
 
-    A file has the content of its last `fsync`, and a name is there for certain when the folder it is in was synced
-    afterwards. `trusts_sqlite`: its files are taken as they are, because its calls cannot be followed.
+    A file keeps the content of its last `fsync`. Its name is certain to survive if its folder was synced afterwards.
+    `trusts_sqlite`: files of SQLite survive with their current content, because its calls are not intercepted.
     """
 
     def __init__(self, folder: Path, *, trusts_sqlite: bool):
@@ -198,7 +198,7 @@ class Disk:
         self._synced = dict(self._now)
 
     def follow(self, verb: str, path: str, target: str = "") -> None:
-        """Take note of a call that succeeded."""
+        """Record a call that succeeded."""
         name = os.path.relpath(path, self._folder)
         if verb == "open":
             self._now.setdefault(name, _File())
@@ -219,7 +219,7 @@ class Disk:
             file.synced = Path(path).read_bytes()
 
     def left(self, *, names: bool) -> Files:
-        """Return what a power cut now leaves; `names`: the names of files that were not synced are there."""
+        """Return the files that survive a power cut now; `names`: with names that were not synced."""
         real = read_files(self._folder)
         where = {id(file): name for name, file in self._now.items() if file is not None}
         found: Files = {}
@@ -237,7 +237,7 @@ class Disk:
 
 
 def read_files(folder: Path) -> Files:
-    """Return every file and folder below a folder, but not what SQLite shares between processes."""
+    """Return every file and folder below a folder, except SQLite's shared-memory files."""
     found: Files = {}
     for file in sorted(folder.rglob("*")):
         with suppress(FileNotFoundError):
@@ -247,7 +247,7 @@ def read_files(folder: Path) -> Files:
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Make a folder hold exactly these files."""
+    """Replace the content of a folder with these files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, data in sorted(files.items()):
@@ -261,18 +261,18 @@ def write_files(folder: Path, files: Files) -> None:
 
 
 Step = Callable[[Collection, Path], object]
-"""A call of a collection; pictures are in the folder."""
+"""A call on a collection; the path is the folder of the pictures."""
 
 
 @dataclass(frozen=True)
 class Verb:
-    """What is done to a collection, step by step: what a step has done is acknowledged when it returns."""
+    """The steps of an operation on a collection. A step is acknowledged when it returns."""
 
     steps: list[Step]
-    in_parts: bool = False  # a step has several commits, and may be interrupted between them
-    new: bool = False  # there is no collection before
-    before: Callable[[Path], None] | None = None  # done to the collection before
-    damage: Callable[[Path], None] | None = None  # the same, and then it is damaged
+    in_parts: bool = False  # a step has several commits and can be interrupted between them
+    new: bool = False  # starts without a collection
+    before: Callable[[Path], None] | None = None  # prepares the collection
+    damage: Callable[[Path], None] | None = None  # prepares the collection and damages it
 
 
 def _session(collection: Collection) -> Any:
@@ -281,7 +281,7 @@ def _session(collection: Collection) -> Any:
 
 
 def _flip_bits(collection: Path) -> None:
-    """Damage vectors of a feature and of a fitted space, and a model."""
+    """Damage vectors of a feature, vectors of a fitted space, and a model."""
     for file in (*sorted(collection.glob("vectors/*[0-9].npy"))[::2], *collection.glob("models/*.npz")):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
@@ -294,7 +294,7 @@ def _repair(collection: Collection) -> None:
 
 
 def _in_ledger(change: Callable[[JobLedger], object]) -> Step:
-    """Return a step that opens the job ledger, as a service does when it starts, and changes something."""
+    """Return a step that opens the job ledger, as a starting service does, and changes it."""
 
     def step(collection: Collection, _: Path) -> None:
         with closing(JobLedger(collection.path, bool)) as ledger:
@@ -308,7 +308,7 @@ def _job(number: int, ended: float | None = None) -> dict[str, Any]:
 
 
 def write_job_files(collection: Path) -> None:
-    """Write jobs as an older version did: two files, and what it leaves besides."""
+    """Write jobs in the format of an older version: two job files, the lock and a partly written file."""
     (collection / "jobs").mkdir()
     (collection / "jobs" / "lock").touch()
     (collection / "jobs" / ".4.json.1-1.part").write_text("{")
@@ -364,7 +364,7 @@ VERBS = {
 
 
 def draw_pictures(folder: Path) -> Path:
-    """Draw eight old and four new pictures, of noise."""
+    """Write eight old and four new pictures of noise."""
     chance = np.random.default_rng(0)
     for part, n in (("old", 8), ("new", 4)):
         (folder / part).mkdir(parents=True)
@@ -374,7 +374,7 @@ def draw_pictures(folder: Path) -> Path:
 
 
 def prepare(folder: Path, pictures: Path) -> Files:
-    """Make a collection with something of everything in `folder`/c; returns the files of `folder`."""
+    """Create a collection with every kind of content in `folder`/c; return the files of `folder`."""
     old = pictures / "old"
     with in_small(), Collection(folder / "c", create=True) as collection:
         for i in range(3):
@@ -390,7 +390,7 @@ def prepare(folder: Path, pictures: Path) -> Files:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder in memory, where there can be one: SQLite waits for a disk at every commit."""
+    """Create a temporary folder, in memory if possible, because SQLite waits for the disk at every commit."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield Path(folder)
@@ -398,13 +398,13 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def in_small() -> Iterator[None]:
-    """Read pictures in this process, because reading processes write nothing; and set a small reserve aside."""
+    """Read pictures in this process, because reading processes write nothing, and use a small reserve."""
     with in_this_process(), patch.object(directory, "RESERVE_BYTES", 4_096):
         yield
 
 
 def read_state(collection: Collection) -> frozenset[Any]:
-    """Return all that a collection holds, as facts that can be compared between runs."""
+    """Return the content of a collection as facts that can be compared between runs."""
     facts: set[Any] = {("source", source) for source in collection.sources()}
     ids = []
     for item in collection.items():
@@ -424,7 +424,7 @@ def read_state(collection: Collection) -> frozenset[Any]:
 
 
 def read_jobs(path: Path) -> set[Any]:
-    """Return the jobs of a collection as facts, in rows or in files of an older version, without changing a file."""
+    """Return the jobs of a collection as facts, from rows or from files of an older version. Changes no file."""
     found = [json.loads(file.read_text()) for file in path.glob("jobs/*.json")]
     with tempfile.TemporaryDirectory() as copy:
         for file in path.glob("jobs.sqlite*"):
@@ -442,7 +442,7 @@ def read_jobs(path: Path) -> set[Any]:
 
 @dataclass
 class Outcome:
-    """How many points there were by fault, how many different states crashes left, and what went wrong."""
+    """The number of points per fault, the number of different states after crashes, and the problems found."""
 
     points: Counter[str] = field(default_factory=Counter)
     states: int = 0
@@ -450,7 +450,7 @@ class Outcome:
 
 
 class _Crash(NamedTuple):
-    """What a crash at a call leaves, and how many steps had been acknowledged."""
+    """The files after a crash at a call, and the number of acknowledged steps."""
 
     call: Call
     fault: str
@@ -459,7 +459,7 @@ class _Crash(NamedTuple):
 
 
 class Points:
-    """The points of one verb: its calls, and what is expected after each step."""
+    """The points of one verb: its calls, and the expected state after each step."""
 
     def __init__(self, name: str, folder: Path, files: Files, pictures: Path, watch: type[Calls] = Calls):
         self._name = name
@@ -479,7 +479,7 @@ class Points:
         self._run_once()
 
     def run(self, stride: int = 1) -> Outcome:
-        """Check every `stride`-th call with every fault that can happen there."""
+        """Check every `stride`-th call with every fault that can occur there."""
         outcome = Outcome()
         for call in self.calls[::stride]:
             for fault, number in (("EIO", errno.EIO), ("ENOSPC", errno.ENOSPC)):
@@ -500,7 +500,7 @@ class Points:
         return outcome
 
     def _run_once(self) -> None:
-        """Run the verb without a fault: note its calls, the state after each step, and what a crash would leave."""
+        """Run the verb without a fault and record its calls, the state after each step, and the files after a crash."""
         write_files(self._folder, self._files)
         disk, acknowledged = Disk(self._folder, trusts_sqlite=self._watch.trusts_sqlite), 0
 
@@ -527,9 +527,9 @@ class Points:
             collection.close()
 
     def _fail(self, at: Call, number: int) -> None:
-        """Check a run in which a call fails; on a full disk, all that follow and need space.
+        """Check a run in which a call fails. On a full disk, all later calls that need space fail too.
 
-        What is left is checked three times: in the process itself, in the next one, and had this one been killed.
+        The result is checked three times: in this process, in the next process, and as if this process had been killed.
         """
         write_files(self._folder, self._files)
 
@@ -558,12 +558,12 @@ class Points:
         self._reboot(killed, acknowledged)
 
     def _reboot(self, files: Files, acknowledged: int) -> None:
-        """Check what a crash left."""
+        """Check the collection after a crash."""
         write_files(self._folder, files)
         self._reopen(acknowledged)
 
     def _reopen(self, acknowledged: int) -> None:
-        """Open the collection in a new process, as it were; check it, and run the rest of the verb."""
+        """Open the collection as a new process would, check it, and run the remaining steps of the verb."""
         with in_small(), Collection(self._folder / "c", create=not self._files) as collection:
             found = self._check(collection, acknowledged)
             rest = self._verb.steps[acknowledged:]
@@ -576,7 +576,7 @@ class Points:
         check_files(self._folder / "c")
 
     def _check(self, collection: Collection, acknowledged: int) -> frozenset[Any]:
-        """Check that nothing is damaged, and that the state is as after the last step, or on the way to the next."""
+        """Check that nothing is damaged and that the state is that of the last step, or between it and the next."""
         faults = collection.verify()
         if self._verb.damage is None or acknowledged == len(self._verb.steps):
             assert not faults, f"verify: {faults}"
@@ -592,14 +592,14 @@ class Points:
     def _describe(self, call: Call, fault: str, check: Callable[[], None]) -> list[str]:
         try:
             check()
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is a failure)
+        except Exception as error:  # noqa: BLE001 (any error is a failure)
             where = f" of {Path(call.path).relative_to(self._folder)}" if call.path else ""
             return [f"{self._name}, {fault} at call {call.number}, {call.verb}{where}: {error!r:.600}"]
         return []
 
 
 def make_error(call: Call, number: int) -> Exception:
-    """Return the error by which a call fails."""
+    """Return the error that a failing call raises."""
     if call.path:
         return OSError(number, os.strerror(number), call.path)
     full = number == errno.ENOSPC
@@ -609,7 +609,7 @@ def make_error(call: Call, number: int) -> Exception:
 
 
 def check_files(path: Path) -> None:
-    """Check that after the next writer a closed collection has no file that is not part of it."""
+    """Check that after the next writer, a closed collection contains no unknown files."""
     store = Store(path)
     with store.writer():
         named = {str(file.relative_to(path)) for file in store.vectors.files()}
@@ -625,7 +625,7 @@ def check_files(path: Path) -> None:
 def run_points(
     folder: Path, names: dict[str, int], watch: type[Calls] = Calls
 ) -> Iterator[tuple[str, Points, Outcome]]:
-    """Run every k-th point of these verbs (name → k) in an empty folder; yields the outcome of each verb."""
+    """Run every k-th point of these verbs (name → k) in an empty folder; yield the outcome of each verb."""
     pictures = draw_pictures(folder / "pictures")
     files = prepare(folder / "work", pictures)
     for name, stride in names.items():

@@ -1,6 +1,6 @@
-"""Processes for tests to kill, forked from one interpreter that has imported what they need.
+"""Processes for tests to kill, forked from one interpreter that has already imported the modules they need.
 
-Importing takes most of the time of a short process, and the tests that kill start many of them.
+Importing takes most of the time of a short process, and these tests start many processes.
 """
 
 import importlib
@@ -13,13 +13,13 @@ import threading
 import traceback
 from typing import Any, Self
 
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 
 class Forked:
-    """Processes that run `main` of a module of the tests, one after the other. Use it as a context.
+    """Processes that run `main` of a test module, one after the other. Use it as a context manager.
 
-    Arguments of `main` must be strings and numbers.
+    The arguments of `main` must be strings or numbers.
     """
 
     def __init__(self, module: str):
@@ -31,7 +31,7 @@ class Forked:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.pid:  # a test that failed left it
+        if self.pid:  # left over from a failed test
             os.kill(self.pid, signal.SIGKILL)
         self._parent.communicate()
 
@@ -47,8 +47,8 @@ class Forked:
         return self._parent.stdout.readline()
 
     def finish(self) -> tuple[int, list[str]]:
-        """Wait until the process has ended; returns its exit code, and the lines that were not read."""
-        late = threading.Timer(PATIENCE_S, os.kill, (self.pid, signal.SIGABRT))
+        """Wait until the process has ended; return its exit code and the unread lines."""
+        late = threading.Timer(TIMEOUT_S, os.kill, (self.pid, signal.SIGABRT))
         late.start()
         lines = [self.readline().rstrip("\n")]
         while not lines[-1].startswith("exit "):
@@ -59,7 +59,7 @@ class Forked:
 
 
 def serve(module: str) -> None:
-    """Fork a process for each line of standard input, and report its pid before and its exit code after its output."""
+    """Fork a process per line of standard input; print its pid before its output and its exit code after it."""
     main = importlib.import_module(module).main
     for line in sys.stdin:
         pid = os.fork()

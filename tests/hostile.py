@@ -1,7 +1,7 @@
 """A corpus of hostile files, and functions that misbehave in a reading process.
 
-In: an empty folder. Out: pictures that must be read in spite of odd names and odd contents, and at least 200 files
-that must be reported, each with the kind of its damage. Only damage that is certain counts: no flips in pixel data.
+The corpus has readable pictures with odd names and contents, and at least 200 damaged files that must be reported,
+each with its kind of damage. All damage is certain to be detectable: no bits of pixel data are flipped.
 """
 
 import io
@@ -19,11 +19,11 @@ import numpy as np
 from PIL import Image, ImageDraw, features
 
 CUTS = (0.001, 0.02, 0.06, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Where files are cut off, as shares of their length."""
+"""The fractions of their length at which files are truncated."""
 
 
 def write_corpus(folder: str | Path, random_state: int = 0) -> tuple[list[Path], dict[Path, str]]:
-    """Write the corpus; (files that are good, files that are bad with the kind of damage)."""
+    """Write the corpus to an empty folder; return the good files, and the bad files with their kind of damage."""
     folder = Path(folder)
     random = np.random.default_rng(random_state)
     good, bad = [], {}
@@ -43,7 +43,7 @@ def write_corpus(folder: str | Path, random_state: int = 0) -> tuple[list[Path],
 
 
 def picture(random: np.random.Generator, size: tuple[int, int] = (120, 90), mode: str = "RGB") -> Image.Image:
-    """Something to look at, with texture enough for every format to need some bytes."""
+    """Return a picture with enough texture that its file has some length in every format."""
     width, height = size
     coarse = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8))
     image = coarse.resize(size, Image.Resampling.BICUBIC)
@@ -56,39 +56,39 @@ def picture(random: np.random.Generator, size: tuple[int, int] = (120, 90), mode
 
 
 def encode(image: Image.Image, format: str, **options: object) -> bytes:
-    """The image as a file of this format."""
+    """Return the image as a file of this format."""
     file = io.BytesIO()
     image.save(file, format, **options)
     return file.getvalue()
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
-    """A chunk of a PNG."""
+    """Return a chunk of a PNG file."""
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def png(width: int, height: int, *extra: bytes, rows: int = 1, depth: int = 1) -> bytes:
-    """A grey PNG of this size with the pixels of the first rows, all zero."""
+    """Return a grey PNG file of this size that contains only the first rows of pixels, all zero."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0))
     pixels = zlib.compress(bytes((width * depth + 7) // 8 + 1) * rows, 9)
     return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 def tiff(tags: dict[int, tuple[int, int, int]], *, next_ifd: int = 0, tail: bytes = b"") -> bytes:
-    """A little-endian TIFF with one directory of (type, count, value) entries."""
+    """Return a little-endian TIFF file with one directory of (type, count, value) entries."""
     entries = b"".join(struct.pack("<HHII", tag, *entry) for tag, entry in sorted(tags.items()))
     return b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", len(tags)) + entries + struct.pack("<I", next_ifd) + tail
 
 
 def grey_tiff(width: int, height: int, offset: int, count: int) -> dict[int, tuple[int, int, int]]:
-    """The tags of an uncompressed grey TIFF with one strip."""
+    """Return the tags of an uncompressed grey TIFF file with one strip."""
     shorts = {258: 8, 259: 1, 262: 1, 277: 1}
     longs = {256: width, 257: height, 273: offset, 278: height, 279: count}
     return {tag: (3, 1, value) for tag, value in shorts.items()} | {tag: (4, 1, value) for tag, value in longs.items()}
 
 
 def formats(random: np.random.Generator) -> dict[str, bytes]:
-    """A good file of every format and compression that can be written here, by a name with its suffix."""
+    """Return a good file of every format and compression that Pillow can write here, by file name."""
     image = picture(random)
     files = {
         "plain.jpg": encode(image, "JPEG"),
@@ -110,60 +110,60 @@ def formats(random: np.random.Generator) -> dict[str, bytes]:
 
 
 def crash(pixels: np.ndarray) -> int:
-    """Die as a decoder with a bad pointer does, if the picture is black."""
+    """End the process with SIGSEGV if the picture is black."""
     if not pixels.any():
         os.kill(os.getpid(), signal.SIGSEGV)
     return int(pixels.shape[0])
 
 
 def hang(pixels: np.ndarray) -> int:
-    """Never come back, if the picture is black."""
+    """Sleep for an hour if the picture is black."""
     if not pixels.any():
         time.sleep(3600)
     return int(pixels.shape[0])
 
 
 def spin(pixels: np.ndarray) -> int:
-    """Work for ever, if the picture is black."""
+    """Loop forever if the picture is black."""
     while not pixels.any():
         pass
     return int(pixels.shape[0])
 
 
 def fail(pixels: np.ndarray) -> int:
-    """Raise, if the picture is black."""
+    """Raise an error if the picture is black."""
     if not pixels.any():
         raise ValueError("black")
     return int(pixels.shape[0])
 
 
 def devour(pixels: np.ndarray) -> int:
-    """Ask for two gigabytes, if the picture is black."""
+    """Allocate two gigabytes if the picture is black."""
     return int(pixels.shape[0]) if pixels.any() else int(np.ones(2**31, np.uint8)[0])
 
 
 def leave(pixels: np.ndarray) -> int:
-    """End the process in good order, if the picture is black."""
+    """Exit the process with code 0 if the picture is black."""
     if not pixels.any():
         raise SystemExit(0)
     return int(pixels.shape[0])
 
 
 def return_function(pixels: np.ndarray) -> object:
-    """Return what cannot be sent to another process, if the picture is black."""
+    """Return an object that cannot be pickled if the picture is black."""
     return int(pixels.shape[0]) if pixels.any() else (lambda: None)
 
 
 def shape(pixels: np.ndarray) -> tuple[int, ...]:
-    """Behave."""
+    """Return the shape; the only function here that always works."""
     return pixels.shape
 
 
 class AtStart:
-    """A function like `shape`, which misbehaves when a reading process receives it, so before that is ready.
+    """A function like `shape` that misbehaves when a reading process unpickles it, before the process is ready.
 
-    `how`: "hang" in the first process, be "killed" or "exit" in each. The folder gets a file for each process, named
-    after its id.
+    `how`: "hang" in the first process; "killed" or "exit" in every process. Each process writes a file named after
+    its id to the folder.
     """
 
     def __init__(self, folder: Path, how: str):
@@ -216,7 +216,7 @@ def _good(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
 
 
 def _bad(random: np.random.Generator) -> Iterator[tuple[str, str, bytes]]:
-    """Kind of damage, suffix, content."""
+    """Yield the kind of damage, the suffix and the content of each file."""
     files = formats(random)
     for name, data in files.items():
         for share in CUTS:
@@ -230,32 +230,32 @@ def _bad(random: np.random.Generator) -> Iterator[tuple[str, str, bytes]]:
         yield "flipped-header", ".png", _flip(files["plain.png"], at, int(random.integers(8)))
     yield from _structures(files)
     yield from _bombs(files)
-    for suffix, data in _strangers(random):
+    for suffix, data in _wrong_types(random):
         yield "wrong-type", suffix, data
 
 
 def _structures(files: dict[str, bytes]) -> Iterator[tuple[str, str, bytes]]:
-    """Files whose parts contradict each other."""
+    """Yield files whose parts contradict each other."""
     jpeg = files["plain.jpg"]
     frame, scan = jpeg.index(b"\xff\xc0"), jpeg.index(b"\xff\xda")
     yield "structure", ".jpg", jpeg[:frame] + jpeg[scan:]  # no frame header
-    yield "structure", ".jpg", jpeg[: frame + 4] + b"\x0c" + jpeg[frame + 5 :]  # 12 bits a sample
-    yield "structure", ".jpg", jpeg[: frame + 5] + bytes(4) + jpeg[frame + 9 :]  # no width, no height
+    yield "structure", ".jpg", jpeg[: frame + 4] + b"\x0c" + jpeg[frame + 5 :]  # 12 bits per sample
+    yield "structure", ".jpg", jpeg[: frame + 5] + bytes(4) + jpeg[frame + 9 :]  # width and height are 0
     yield "structure", ".jpg", jpeg[:scan]  # no picture data
     yield "structure", ".jpg", jpeg[:2] + jpeg[-2:]
     yield "structure", ".png", files["plain.png"][:33] + chunk(b"IEND", b"")
     yield "structure", ".png", png(0, 10)
     yield "structure", ".gif", b"GIF89a" + struct.pack("<HHBBB", 10, 10, 0, 0, 0) + b";"  # no frame
     yield "structure", ".bmp", files["plain.bmp"][:14] + b"\xff\xff\xff\x7f" + files["plain.bmp"][18:]
-    yield "structure", ".tif", b"II*\0" + struct.pack("<I", 10**6)  # the directory lies beyond the end
-    yield "structure", ".tif", tiff(grey_tiff(20, 10, 10**6, 200), tail=bytes(300))  # the pixels do
+    yield "structure", ".tif", b"II*\0" + struct.pack("<I", 10**6)  # the directory is past the end of the file
+    yield "structure", ".tif", tiff(grey_tiff(20, 10, 10**6, 200), tail=bytes(300))  # the pixels are past the end
     yield "structure", ".tif", b"II*\0" + struct.pack("<IH", 8, 65535) + bytes(100)
     yield "structure", ".tif", tiff({256: (4, 1, 20), 257: (4, 1, 10)})
     yield "structure", ".webp", b"RIFF" + struct.pack("<I", 20) + b"WEBPVP8 " + bytes(8)
 
 
 def _bombs(files: dict[str, bytes]) -> Iterator[tuple[str, str, bytes]]:
-    """Small files that unpack to something enormous."""
+    """Yield small files that unpack to an enormous size."""
     jpeg, large = files["plain.jpg"], zlib.compress(bytes(16 * 2**20), 1)
     frame = jpeg.index(b"\xff\xc0")
     yield "bomb", ".png", png(50_000, 50_000)
@@ -270,7 +270,7 @@ def _bombs(files: dict[str, bytes]) -> Iterator[tuple[str, str, bytes]]:
     yield "bomb", ".webp", _webp_canvas(16_384, 16_384, files["lossy.webp"])
 
 
-def _strangers(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+def _wrong_types(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a.txt", "a")
@@ -285,7 +285,7 @@ def _strangers(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
     yield ".png", b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>'
     yield ".gif", archive.getvalue()
     yield ".jpg", b"\x1f\x8b\x08" + bytes(40)
-    yield ".heic", b"\0\0\0\x18ftypisom" + bytes(100)  # a film
+    yield ".heic", b"\0\0\0\x18ftypisom" + bytes(100)  # a video
     yield ".jpg", b"\x80\x04K\x01."  # a pickle
     yield ".jpg", b"\xff\xd8"
     for _ in range(6):
@@ -293,7 +293,7 @@ def _strangers(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
 
 
 def _special(folder: Path) -> Iterator[Path]:
-    """Things with the name of a picture that are no regular files, or cannot be opened."""
+    """Create files with names of pictures that are not regular files or cannot be opened."""
     folder.mkdir()
     os.mkfifo(folder / "pipe.jpg")
     yield folder / "pipe.jpg"
@@ -307,7 +307,7 @@ def _special(folder: Path) -> Iterator[Path]:
         with socket.socket(socket.AF_UNIX) as end:
             end.bind(str(folder / "socket.jpg"))
         yield folder / "socket.jpg"
-    if os.geteuid() != 0:  # nothing is forbidden to root
+    if os.geteuid() != 0:  # root can read all files
         (folder / "secret.jpg").write_bytes(b"\xff\xd8\xff")
         (folder / "secret.jpg").chmod(0)
         yield folder / "secret.jpg"
@@ -322,7 +322,7 @@ def _gif_frame(width: int, height: int) -> bytes:
 
 
 def _webp_canvas(width: int, height: int, simple: bytes) -> bytes:
-    """An extended WebP that claims a canvas of this size."""
+    """Return an extended WebP file that claims a canvas of this size."""
     canvas = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     body = b"WEBPVP8X" + struct.pack("<I", 10) + bytes(4) + canvas + simple[12:]
     return b"RIFF" + struct.pack("<I", len(body)) + body

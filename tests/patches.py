@@ -1,4 +1,4 @@
-"""A local for tests: patches that are read off the pixels, so that features that stand on locals can be tried."""
+"""A local feature for tests that computes its patches directly from the pixels."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from lookalike.types import Local, Patches
 
 
 class Grid(Local):
-    """The pixels of every `step`-th block and a few squares of them: (m, dim), places on a grid."""
+    """Random projections of every `step`-th pixel: (m, dim), with positions on a grid."""
 
     side = 16
     dim = 12
@@ -31,6 +31,6 @@ class Grid(Local):
 
 
 def draw(seed, height=64, width=80):
-    """A picture of smooth noise."""
+    """Return a picture of random blocks of 4 × 4 pixels."""
     random = np.random.default_rng(seed)
     return np.kron(random.integers(0, 256, (height // 4, width // 4, 3)), np.ones((4, 4, 1))).astype(np.uint8)

@@ -1,6 +1,6 @@
-"""Reading pictures in the process of the test, because starting a reading process takes a quarter of a second.
+"""Read pictures in the test process, because starting a reading process takes a quarter of a second.
 
-For tests of what is done with the pictures. `test_workers.py` tests reading in other processes.
+For tests that are not about reading pictures. `test_workers.py` tests reading in other processes.
 """
 
 import pickle
@@ -17,10 +17,10 @@ from lookalike.images.workers import Read, ReadPool, Skip, read_one
 
 
 class ReadHere:
-    """Takes the place of `ReadPool`."""
+    """A replacement for `ReadPool`."""
 
     def __init__(self, then: Any, *, side: int | None, workers: int | None = None):
-        self._then, self._side = pickle.loads(pickle.dumps(then)), side  # a copy, as another process has it
+        self._then, self._side = pickle.loads(pickle.dumps(then)), side  # a copy, as in another process
 
     def __enter__(self) -> Self:
         return self
@@ -29,7 +29,7 @@ class ReadHere:
         pass
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """Yield the outcome of each entry."""
+        """Yield the result of each entry."""
         for entry in entries:
             found = read_one(entry, self._then, self._side, LIMITS)
             bare = replace(entry, data=None)
@@ -37,12 +37,12 @@ class ReadHere:
 
 
 def in_this_process() -> AbstractContextManager[None]:
-    """Read pictures in this process, whatever the number of workers."""
+    """Read pictures in this process, regardless of the number of workers."""
     return _read_with(ReadHere)
 
 
 def in_other_processes() -> AbstractContextManager[None]:
-    """Read pictures in other processes, as users do, inside a block that reads them in this one."""
+    """Read pictures in other processes, inside a block that uses `in_this_process`."""
     return _read_with(ReadPool)
 
 

@@ -18,7 +18,7 @@ from lookalike.server.app import create_app
 from lookalike.server.http_server import Server, bind
 from lookalike.server.request_checks import RequestChecks
 from lookalike.server.settings import Budget, Rates, Settings
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 WRITE = {"X-Lookalike": "1"}
 
@@ -51,11 +51,11 @@ class Running:
 
     def connect(self) -> socket.socket:
         """Open a plain TCP connection, for requests that httpx would not send."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
 
 
 def make_shelf(folder: Path) -> Path:
-    """Create a collection of sixty drawn pictures, each with its kind as label; return its path."""
+    """Create a collection of sixty synthetic pictures, each labelled with its kind; return its path."""
     draw_folder(folder / "pictures", per_kind=5, random_state=0)
     path = folder / "shelf.lookalike"
     with Collection(path, create=True) as collection:
@@ -65,7 +65,7 @@ def make_shelf(folder: Path) -> Path:
 
 
 def copy_shelf(shelf: Path, folder: Path) -> Path:
-    """Return a copy of the collection that a test may change; the pictures are not copied."""
+    """Return a copy of the collection that a test can change; the pictures are not copied."""
     return Path(shutil.copytree(shelf, folder / "own.lookalike"))
 
 
@@ -89,13 +89,13 @@ def running(
         finally:
             app.service.closing.set()
             server.should_exit = True
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive(), "the service did not end"
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive(), "the service did not stop"
 
 
 def connect(address: str) -> httpx.Client:
     """Return a client of a service."""
-    return httpx.Client(base_url=address, headers=WRITE, timeout=PATIENCE_S, trust_env=False)
+    return httpx.Client(base_url=address, headers=WRITE, timeout=TIMEOUT_S, trust_env=False)
 
 
 def error(answer: httpx.Response, status: int, kind: str) -> str:

@@ -1,9 +1,9 @@
-"""A writer for tests to kill. Its steps add, remove and merge, and step n is always the same.
+"""A writer process for tests to kill. Its steps add, remove and merge; step n is always the same.
 
     python store_worker.py DIRECTORY [PAUSE_S]
 
-It prints "ready" before it opens the collection, and "done" after each acknowledged step, and then pauses; by default,
-for no time. The collection itself tells which step comes next.
+It prints "ready" before it opens the collection and "done" after each acknowledged step, and then sleeps for PAUSE_S
+(default: 0). The collection stores the number of the next step.
 """
 
 import itertools
@@ -25,12 +25,12 @@ SPACES = ("deep", "other")
 
 
 def rows_for(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return rows that are different for each id."""
+    """Return vectors that are different for each id."""
     return (ids[:, None] % 1_000 + np.arange(DIM)).astype(np.float32)
 
 
 def add(store: Store, ids: range | list[int]) -> None:
-    """Add items with a path and a row each; needs the writer lock."""
+    """Add items with one path and one vector each; needs the writer lock."""
     array = np.array(ids, np.int64)
     pending = store.vectors.write("deep", array, rows_for(array))
     with store.transaction():
@@ -40,32 +40,32 @@ def add(store: Store, ids: range | list[int]) -> None:
 
 
 def change_of(step: int) -> tuple[list[int], list[int]]:
-    """Return the items that a step adds, and those that it removes."""
+    """Return the items that a step adds and the items that it removes."""
     base = step * 50
-    gone = range(base - 130, base - 90) if step % 3 == 2 else range(0)
-    return list(range(base, base + 50)), [item for item in gone if item >= 0]
+    removed = range(base - 130, base - 90) if step % 3 == 2 else range(0)
+    return list(range(base, base + 50)), [item for item in removed if item >= 0]
 
 
 def state_after(steps: int) -> set[int]:
-    """Return the items that are there after so many steps."""
+    """Return the items that exist after this number of steps."""
     state: set[int] = set()
     for step in range(steps):
-        new, gone = change_of(step)
-        state = (state | set(new)) - set(gone)
+        new, removed = change_of(step)
+        state = (state | set(new)) - set(removed)
     return state
 
 
 def do(store: Store, step: int) -> None:
     """Add, remove, label and merge; the transaction that changes items also records the step."""
-    new, gone = change_of(step)
+    new, removed = change_of(step)
     ids = np.random.default_rng(step).permutation(new)
     pendings = [store.vectors.write(space, ids, rows_for(ids)) for space in SPACES]
     with store.transaction():
         store.items.add([Item(int(i), [], 1, 1, 1, "png", 0.0, None) for i in ids])
         for pending in pendings:
             store.vectors.commit(pending)
-        store.items.remove(gone)
-        store.vectors.remove(gone)
+        store.items.remove(removed)
+        store.vectors.remove(removed)
         store.items.add_source(str(step))
     store.judgements.add_labels([(step, "step")], author="worker", source="hand")
     for space in SPACES:
@@ -73,7 +73,7 @@ def do(store: Store, step: int) -> None:
 
 
 def main(path: str, steps: int | None = None, pause_s: float = 0.0) -> None:
-    """Run until killed; or until so many steps are done, then die between writing rows and committing them."""
+    """Run until killed, or run `steps` steps and die in the next one between writing vectors and committing them."""
     segments.TIER = 3
     print("ready", flush=True)
     store = Store(Path(path), create=True)

@@ -1,4 +1,4 @@
-"""The parts that aggregates share: spatial pyramids, boxes and the sample of patches."""
+"""Code shared by the aggregation features: spatial pyramids, boxes and the sample of patches."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ patches = Patches(random.normal(size=(50, 4)).astype(np.float32), places)
 
 
 @pytest.mark.parametrize("text", ["", "1", "2x", "0x1", "17x1", "1x1;2x2", "1x1,", "-1x1", None, 3, "100x1"])
-def test_a_pyramid_that_cannot_be_read_is_refused(text):
+def test_an_invalid_pyramid_is_refused(text):
     with pytest.raises(
         InputError, match=r"pyramid must be a comma-separated list of columns x rows, each from 1 to 16.* Got"
     ):
@@ -24,7 +24,7 @@ def test_a_pyramid_that_cannot_be_read_is_refused(text):
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=3))
-def test_each_level_has_each_patch_once_in_the_cell_it_lies_in(levels):
+def test_each_level_has_each_patch_once_in_the_cell_that_contains_it(levels):
     levels = tuple(levels)
     assert parse_pyramid(",".join(f"{columns}x{rows}" for columns, rows in levels)) == levels
     cells = split_cells(places, levels)
@@ -39,25 +39,25 @@ def test_each_level_has_each_patch_once_in_the_cell_it_lies_in(levels):
             assert ((y >= row / rows) & (y <= (row + 1) / rows)).all()
 
 
-def test_edges_and_what_lies_outside_belong_to_the_nearest_cell():
+def test_patches_on_edges_and_outside_belong_to_the_nearest_cell():
     corners = np.array([[1.0, 1.0], [0.0, 0.0], [1.2, -0.1]], np.float32)
     assert [cell.tolist() for cell in split_cells(corners, ((2, 2),))] == [[1], [2], [], [0]]
 
 
-def test_a_box_holds_the_patches_whose_centre_is_inside():
+def test_a_box_contains_the_patches_whose_centre_is_inside():
     inside = cut_box(patches, (0.25, 0.5, 1.0, 1.0), 10, 20)
     expected = (places[:, 0] >= 0.25) & (places[:, 1] >= 0.5)
     np.testing.assert_array_equal(inside.X, patches.X[expected])
     np.testing.assert_allclose(inside.places * (0.75, 0.5) + (0.25, 0.5), places[expected], atol=1e-6)
 
 
-def test_the_whole_picture_holds_all_of_them_unchanged():
+def test_the_whole_picture_contains_all_patches_unchanged():
     whole = cut_box(patches, (0, 0, 1, 1), 10, 20)
     np.testing.assert_array_equal(whole.X, patches.X)
     np.testing.assert_array_equal(whole.places, places)
 
 
-def test_a_box_without_patches_takes_the_one_nearest_in_pixels():
+def test_a_box_without_patches_uses_the_nearest_patch_in_pixels():
     two = Patches(np.eye(2, dtype=np.float32), np.array([[0.6, 0.5], [0.5, 0.7]], np.float32))
     box = (0.45, 0.45, 0.55, 0.55)
     assert cut_box(two, box, height=10, width=10).X.tolist() == [[1, 0]]
@@ -73,7 +73,7 @@ def numbered(first, last):
     return np.arange(first, last, dtype=np.float32)[:, None]
 
 
-def test_every_row_is_as_likely_to_stay_as_any_other():
+def test_every_row_is_sampled_with_equal_probability():
     counts = np.zeros(12)
     for seed in range(4_000):
         reservoir = Reservoir(dim=1, max_bytes=4 * 3, random_state=seed)
@@ -86,7 +86,7 @@ def test_every_row_is_as_likely_to_stay_as_any_other():
 
 
 @given(cuts=st.lists(st.integers(0, 200), max_size=6), max_bytes=st.integers(8, 1_000), seed=st.integers(0, 9))
-def test_how_the_stream_is_cut_changes_nothing_and_the_budget_is_kept(cuts, max_bytes, seed):
+def test_the_sample_does_not_depend_on_the_batches_and_fits_the_memory_limit(cuts, max_bytes, seed):
     X = np.random.default_rng(1).normal(size=(200, 2)).astype(np.float32)
     whole = Reservoir(2, max_bytes, seed)
     whole.add(X)
@@ -98,7 +98,7 @@ def test_how_the_stream_is_cut_changes_nothing_and_the_budget_is_kept(cuts, max_
     assert len(pieces.rows) == min(200, max_bytes // 8)
 
 
-def test_another_seed_keeps_other_rows():
+def test_another_seed_samples_other_rows():
     kept = []
     for seed in (0, 1):
         reservoir = Reservoir(1, 400, seed)
@@ -107,7 +107,7 @@ def test_another_seed_keeps_other_rows():
     assert kept[0] != kept[1]
 
 
-def test_a_stream_that_fits_is_kept_as_it_came():
+def test_a_stream_that_fits_in_memory_is_kept_in_order():
     reservoir = Reservoir(1, 400)
     reservoir.add(numbered(0, 3))
     reservoir.add(numbered(3, 5))

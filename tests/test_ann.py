@@ -10,7 +10,7 @@ from lookalike.index.ann import KINDS, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 
-N, D = 3_000, 15  # an odd dimension: PQ wants an even one
+N, D = 3_000, 15  # an odd dimension, because PQ must pad it
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def rows():
 
 @pytest.fixture(scope="module", params=KINDS)
 def file(rows, request, tmp_path_factory):
-    """A saved structure over the first N rows."""
+    """A saved index of the first N rows."""
     ids, X = rows
     index = Ann(request.param, links=8, breadth=40)
     index.add(ids[:N], X[:N])
@@ -34,13 +34,13 @@ def file(rows, request, tmp_path_factory):
 
 @pytest.fixture
 def index(rows, file):
-    """The structure, loaded over the first N rows; every test has its own."""
+    """The index of the first N rows, loaded for each test."""
     return Ann.load(file, flat(rows, slice(N)))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_shortcut():
-    """Few rows, too, go through the structure."""
+def no_exact_search():
+    """Use the approximate index for few rows too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ann, "EXACT_ROWS", 1)
         yield
@@ -56,8 +56,8 @@ def recall(hits, expected):
     return np.mean([np.isin(a, b).mean() for a, b in zip(expected.ids, hits.ids, strict=True)])
 
 
-def assert_true(hits, index):
-    """Whatever was found has its exact score, best first."""
+def assert_valid(hits, index):
+    """Check that the hits exist, are distinct and are in order of score."""
     for ids, scores in zip(hits.ids, hits.scores, strict=True):
         assert (np.diff(scores) >= 0).all()
         assert len(set(ids)) == len(ids)
@@ -65,18 +65,18 @@ def assert_true(hits, index):
     assert len(index.vectors(hits.ids.ravel())) == hits.ids.size
 
 
-def test_finds_nearly_what_a_scan_finds_and_looks_at_less(index, rows):
+def test_a_search_finds_most_true_neighbours_with_fewer_comparisons(index, rows):
     query = PointQuery(rows[1][N:])
     expected = index.truth.search(query, 10)
     hits = index.search(query, 10, effort="fast")
-    assert_true(hits, index)
+    assert_valid(hits, index)
     assert recall(hits, expected) > 0.95
     assert 0 < hits.scored < 0.6 * expected.scored
     hit = hits.ids == expected.ids
     np.testing.assert_allclose(hits.scores[hit], expected.scores[hit], rtol=1e-6)
 
 
-def test_vectors_in_many_blocks_of_either_precision_are_found_alike(file, rows):
+def test_vectors_in_blocks_of_both_precisions_are_found(file, rows):
     ids, X = rows
     truth = Flat()
     for number, part in enumerate(np.array_split(np.arange(N), 5)):
@@ -93,7 +93,7 @@ def test_equal_vectors_score_exactly_zero(index, rows):
     assert (index.search(PointQuery(rows[1][:N]), 1).scores == 0).mean() > 0.99
 
 
-def test_more_effort_looks_at_more(index, rows):
+def test_more_effort_compares_more_rows(index, rows):
     query = PointQuery(rows[1][N:])
     efforts = ["fast", "balanced", None, "exact", 2, 20, 40.5]
     costs = {effort: index.search(query, 1, effort=effort).scored for effort in efforts}
@@ -102,7 +102,7 @@ def test_more_effort_looks_at_more(index, rows):
     assert costs[2] < costs[20] < costs[40.5]
 
 
-def test_exact_effort_equals_the_scan(index, rows):
+def test_exact_effort_equals_a_scan(index, rows):
     index.add(*(part[N:] for part in rows))
     index.remove(rows[0][:100])
     query = PointQuery(rows[1][::500])
@@ -112,7 +112,7 @@ def test_exact_effort_equals_the_scan(index, rows):
         np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
-def test_added_rows_are_found_at_once_and_removed_ones_never(index, rows):
+def test_added_rows_are_found_immediately_and_removed_rows_never(index, rows):
     ids, X = rows
     assert index.stale == 0
     index.add(ids[N:], X[N:])
@@ -122,7 +122,7 @@ def test_added_rows_are_found_at_once_and_removed_ones_never(index, rows):
     assert index.remove(gone) == 100
     assert len(index) == N + 400
     hits = index.search(PointQuery(X[:50]), 20)
-    assert_true(hits, index)
+    assert_valid(hits, index)
     assert not np.isin(hits.ids, gone).any()
 
 
@@ -147,13 +147,13 @@ def test_filters_apply_inside_the_search(index, rows, share):
     exclude = index.ids[random.random(len(index)) < 0.1]
     for filters in ({"among": among}, {"exclude": exclude}, {"among": among, "exclude": exclude}):
         hits, expected = index.search(query, 10, **filters), index.truth.search(query, 10, **filters)
-        assert_true(hits, index)
+        assert_valid(hits, index)
         assert recall(hits, expected) > 0.9
         assert np.isin(hits.ids, filters.get("among", index.ids)).all()
         assert not np.isin(hits.ids, filters.get("exclude", [])).any()
 
 
-def test_a_search_among_few_rows_compares_just_those(index, rows, monkeypatch):
+def test_a_search_among_few_rows_compares_only_these_rows(index, rows, monkeypatch):
     monkeypatch.setattr(ann, "EXACT_ROWS", 41)
     hits = index.search(PointQuery(rows[1][:2]), 5, among=rows[0][:40])
     assert hits.scored == 2 * 40
@@ -161,7 +161,7 @@ def test_a_search_among_few_rows_compares_just_those(index, rows, monkeypatch):
 
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
-def test_answers_are_right_after_any_history(file, rows, data):
+def test_results_are_correct_after_any_sequence_of_changes(file, rows, data):
     ids, X = rows
     index = Ann.load(file, flat(rows, slice(N)))
     live = set(range(N))
@@ -180,24 +180,24 @@ def test_answers_are_right_after_any_history(file, rows, data):
             index.build()
     assert index.ids.tolist() == sorted(ids[sorted(live)].tolist())
     hits = index.search(PointQuery(X[::350]), 3)
-    assert_true(hits, index)
+    assert_valid(hits, index)
     assert recall(hits, index.search(PointQuery(X[::350]), 3, effort="exact")) > 0.8
 
 
-def test_a_saved_structure_can_be_loaded_over_changed_vectors(file, rows):
+def test_a_saved_index_can_be_loaded_over_changed_vectors(file, rows):
     ids, X = rows
-    moved = Ann.load(file, flat(rows, slice(500, N + 500)))  # 500 rows are gone, 500 are new
+    moved = Ann.load(file, flat(rows, slice(500, N + 500)))  # 500 rows were removed, 500 are new
     assert moved.stale == 1_000 / (N + 500)
     query = PointQuery(X[::20])
     hits, expected = moved.search(query, 5), moved.truth.search(query, 5)
-    assert_true(hits, moved)
+    assert_valid(hits, moved)
     assert recall(hits, expected) > 0.9
-    assert moved.build().stale == pytest.approx(500 / (N + 500))  # extended: what is gone keeps its place
+    assert moved.build().stale == pytest.approx(500 / (N + 500))  # extended: removed rows keep their slots
     moved.remove(ids[500:1_500])
-    assert moved.build().stale == 0  # built anew
+    assert moved.build().stale == 0  # rebuilt
 
 
-def test_save_and_load_give_the_same_answers(index, rows, tmp_path):
+def test_a_loaded_index_gives_the_same_results(index, rows, tmp_path):
     query = PointQuery(rows[1][N:])
     index.save(tmp_path / "copy")
     loaded = Ann.load(tmp_path / "copy", index.truth)
@@ -205,7 +205,7 @@ def test_save_and_load_give_the_same_answers(index, rows, tmp_path):
     np.testing.assert_array_equal(loaded.search(query, 5).ids, index.search(query, 5).ids)
 
 
-def test_a_damaged_file_is_named(file, rows, tmp_path):
+def test_the_error_for_a_damaged_file_names_it(file, rows, tmp_path):
     data = file.read_bytes()
     random = np.random.default_rng(0)
     flips = [(place, bit) for place in random.integers(0, len(data), 30) for bit in (0, 7)]
@@ -230,12 +230,12 @@ def test_a_file_for_other_vectors_is_rejected(file):
         Ann.load(file, other)
 
 
-def test_a_file_that_cannot_be_written_is_named(index, tmp_path):
+def test_the_error_for_an_unwritable_file_names_it(index, tmp_path):
     with pytest.raises(StoreError, match="no-such-folder"):
         index.save(tmp_path / "no-such-folder" / "file")
 
 
-def test_few_rows_need_no_structure(rows):
+def test_few_rows_are_scanned_without_an_index(rows):
     index = Ann()
     index.add(rows[0][:50], rows[1][:50])
     assert index.build().stale == 1
@@ -245,7 +245,7 @@ def test_few_rows_need_no_structure(rows):
         index.save("nowhere")
 
 
-def test_progress_is_reported_and_an_interrupted_build_leaves_right_answers(rows, monkeypatch):
+def test_progress_is_reported_and_results_are_correct_after_an_interrupted_build(rows, monkeypatch):
     ids, X = rows
     monkeypatch.setattr(ann, "chunks", lambda n, **_: (slice(i, min(i + 1_000, n)) for i in range(0, n, 1_000)))
     told = []
@@ -270,7 +270,7 @@ def test_an_unknown_kind_is_rejected(rows):
         Ann("hnws").build(flat(rows, slice(N)))
 
 
-def test_a_search_leaves_the_threads_of_faiss_alone(index, rows):
+def test_a_search_does_not_change_the_number_of_faiss_threads(index, rows):
     before = faiss.omp_get_max_threads()
     index.search(PointQuery(rows[1][:1]), 3)
     index.build()
@@ -278,7 +278,7 @@ def test_a_search_leaves_the_threads_of_faiss_alone(index, rows):
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
-def test_a_filter_far_from_the_query_still_gives_k_hits(kind, monkeypatch):
+def test_a_filter_far_from_the_query_still_returns_k_hits(kind, monkeypatch):
     monkeypatch.setattr("lookalike.index.ann.EXACT_ROWS", 500)
     random = np.random.default_rng(0)
     X = random.normal(size=(20_000, 16)).astype(np.float32)

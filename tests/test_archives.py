@@ -1,4 +1,4 @@
-"""Archives that claim gigabytes: listed, read and looked up in a process of their own, whose memory is measured."""
+"""Archives that claim gigabytes, listed and read in a separate process whose memory is measured."""
 
 import bz2
 import gzip
@@ -61,7 +61,7 @@ for path, limits in json.loads(sys.argv[1]):
 
 
 def measure(*archives):
-    """What listing and reading each archive took: the growth of the memory in bytes, members listed, reasons."""
+    """Return for each archive the memory growth in bytes, the number of listed members, and the reasons for skips."""
     order = [(str(path), limits) for path, limits in archives]
     done = subprocess.run([sys.executable, "-c", MEASURE, json.dumps(order)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def measure(*archives):
 
 
 def header(name="a.jpg", kind=tarfile.REGTYPE, size=0, extra=b""):
-    """A block of a tar, with a right checksum; `extra` is written over its end."""
+    """Return a header block of a tar with a valid checksum; `extra` overwrites its end."""
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
     block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
@@ -97,7 +97,7 @@ def _record(key, value):
 
 
 def write_sparse(path, head, size, tail=b""):
-    """A file with these ends and a hole between them, which takes no room on the disk."""
+    """Write a file with this head and tail and a hole between them, which uses no disk space."""
     with path.open("wb") as file:
         file.write(head)
         file.truncate(size)
@@ -107,12 +107,12 @@ def write_sparse(path, head, size, tail=b""):
 
 
 def claim(kind):
-    """A header of a gibibyte."""
+    """Return a function that writes a header that claims a gibibyte."""
     return lambda path: write_sparse(path, header("././@LongLink", kind, GIB), GIB + MIB)
 
 
 def endless_sparse_map(path):
-    """A member in the old GNU format for sparse files, with 20,000 blocks of places."""
+    """Write a member in the old GNU format for sparse files, with a map of 20,000 blocks."""
     places = b"".join(b"%011o\0%011o\0" % (1024 * i, 512) for i in range(1, 22))
     first = header(kind=tarfile.GNUTYPE_SPARSE, extra=b"\1" + b"0" * 11 + b"\0" * 18)
     path.write_bytes(first + pad(places + b"\1") * 20_000)
@@ -129,7 +129,7 @@ def sparse_map_in_data(path):
 
 
 def many_global_headers(path):
-    """Each of them allowed, together too much; a TarFile keeps them all."""
+    """Write headers that are each allowed but together too large, because a TarFile keeps them all."""
     path.write_bytes(
         b"".join(
             pax(tarfile.XGLTYPE, [(f"key{i}.{j}", "x" * 10**5) for j in range(9)]) + header(f"{i}.txt")
@@ -148,13 +148,13 @@ def size_beyond_the_end(path):
 
 
 def zip_directory(path):
-    """A directory of a gibibyte, most of it a hole."""
+    """Write a directory of a gibibyte, most of it a hole."""
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, GIB, 0, 0)
     write_sparse(path, b"PK\1\2", GIB, end)
 
 
 def zip_size_that_lies(path):
-    """A member that says it has 1,000 bytes and unpacks to 24 MiB."""
+    """Write a member that claims 1,000 bytes and unpacks to 24 MiB."""
     content = bz2.compress(bytes(24 * MIB))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("a.jpg", b"x")
@@ -167,7 +167,7 @@ def zip_size_that_lies(path):
 
 
 def xz_dictionary(path):
-    """A tar whose decoder needs a gibibyte."""
+    """Write a tar whose decoder needs a gibibyte."""
     data = bytearray(lzma.compress(header() + bytes(1024)))
     size = (data[12] + 1) * 4
     data[16] = 36  # the size of the dictionary, 2 << (36 / 2 + 11)
@@ -205,7 +205,7 @@ def measured(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_archive_that_claims_gigabytes_takes_little_memory(measured, name):
+def test_an_archive_that_claims_gigabytes_needs_little_memory(measured, name):
     found, reason = measured[name], HOSTILE[name][1]
     assert found["virtual"] < 32 * MIB, found
     assert found["resident"] < 32 * MIB, found
@@ -218,7 +218,7 @@ def write_many_tar(path, count):
 
 
 def write_many_zip(path, count):
-    """A zip that is little more than its directory."""
+    """Write a zip that consists almost only of its directory."""
     names = [b"%d.jpg" % i for i in range(count)]
     fields = (20, 3, 20, 0, 0, 0, 0, 0, 0, 10**5, 10**5)
     directory = b"".join(
@@ -228,7 +228,7 @@ def write_many_zip(path, count):
     return path
 
 
-def test_the_list_of_members_takes_no_more_memory_than_the_limits_allow(tmp_path):
+def test_the_list_of_members_stays_within_its_memory_limit(tmp_path):
     limits = {"max_listing_bytes": 8 * MIB}
     tar = write_many_tar(tmp_path / "a.tar", 20_000)
     zipped = write_many_zip(tmp_path / "a.zip", 6_000)
@@ -238,7 +238,7 @@ def test_the_list_of_members_takes_no_more_memory_than_the_limits_allow(tmp_path
     assert f"only the first {found['a.tar']['listed']} were listed; split the archive" in reason
     assert found["a.zip"]["listed"] == 6_000
     for archive in found.values():
-        assert archive["resident"] < 12 * MIB  # with what Python itself takes meanwhile
+        assert archive["resident"] < 12 * MIB  # including Python's own allocations
 
 
 def test_a_zip_with_too_many_members_is_rejected_before_its_directory_is_read(tmp_path):
@@ -280,7 +280,7 @@ def test_a_zip_member_whose_decoder_has_no_limit_is_rejected(tmp_path, method):
         entry.read()
 
 
-def test_a_compressed_tar_is_listed_no_further_ahead_than_its_bytes_allow(collection, tmp_path, monkeypatch):
+def test_listing_a_compressed_tar_is_limited_by_the_bytes_in_memory(collection, tmp_path, monkeypatch):
     random = np.random.default_rng(0)
     listed = n_bytes = done = 0
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
@@ -295,7 +295,7 @@ def test_a_compressed_tar_is_listed_no_further_ahead_than_its_bytes_allow(collec
         nonlocal listed
         for entry in walk(*args, **options):
             listed += 1
-            assert listed - done < 150  # in the queue, in the batch looked up, in flight, and those to describe
+            assert listed - done < 150  # queued, being looked up, being read, or waiting for feature extraction
             yield entry
 
     def progress(what, count, total):

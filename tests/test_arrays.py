@@ -11,14 +11,14 @@ from lookalike.errors import InputError
 
 
 @given(n=st.integers(0, 500), row_bytes=st.integers(0, 50), max_bytes=st.integers(1, 300))
-def test_chunks_cover_every_row_once_and_keep_to_the_budget(n, row_bytes, max_bytes):
+def test_chunks_cover_every_row_once_and_fit_the_memory_limit(n, row_bytes, max_bytes):
     parts = list(chunks(n, row_bytes, max_bytes))
     assert [row for part in parts for row in range(n)[part]] == list(range(n))
     assert all((part.stop - part.start) * row_bytes <= max(max_bytes, row_bytes) for part in parts)
 
 
 @pytest.mark.parametrize("array", [np.ones((2, 3)), torch.ones(2, 3)])
-def test_maths_written_once_runs_on_numpy_and_on_torch(array):
+def test_the_same_code_runs_on_numpy_and_torch(array):
     xp = namespace(array)
     assert float(xp.sum(xp.sqrt(array))) == pytest.approx(6)
 
@@ -43,7 +43,7 @@ def test_integers_and_half_precision_become_float32_and_double_stays():
         (np.ones((2, 3), complex), "real numbers"),
     ],
 )
-def test_bad_rows_are_refused_with_what_is_wrong(X, message):
+def test_the_error_for_invalid_rows_names_the_problem(X, message):
     with pytest.raises(InputError, match=message):
         check_rows(X, dim=3)
 
@@ -54,7 +54,7 @@ def test_unit_rows_have_length_one_and_zero_rows_stay_zero(make):
     assert X.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0]]
 
 
-def test_to_numpy_does_not_copy_what_is_right_already():
+def test_to_numpy_does_not_copy_a_float32_array():
     X = np.ones((2, 3), np.float32)
     assert to_numpy(X) is X
 
@@ -70,7 +70,7 @@ def wide_rows(n=12, d=30):
 
 
 @pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
-def test_principal_directions_of_wide_rows_are_those_of_the_covariance(make):
+def test_principal_directions_of_wide_rows_match_the_covariance(make):
     X = wide_rows()
     mean, components, variances = (as_numpy(part) for part in principal(make(X), 11))
     values, vectors = np.linalg.eigh(np.cov(X.T))
@@ -81,9 +81,9 @@ def test_principal_directions_of_wide_rows_are_those_of_the_covariance(make):
     assert (components.max(axis=1) == np.abs(components).max(axis=1)).all()
 
 
-def test_principal_directions_are_the_same_by_rows_and_by_columns():
+def test_principal_directions_from_rows_and_from_columns_are_equal():
     X = wide_rows(12, 12)
-    wide = np.concatenate([X, np.zeros((12, 1))], axis=1)  # one column more: the inner products of the rows
+    wide = np.concatenate([X, np.zeros((12, 1))], axis=1)  # wider than high: decomposed by rows
     for by_rows, by_columns in zip(principal(X, 8), principal(wide, 8), strict=True):
         np.testing.assert_allclose(by_columns[..., : by_rows.shape[-1]], by_rows, atol=1e-8)
 
@@ -95,7 +95,7 @@ def test_principal_directions_without_variance_are_orthonormal_too(X):
     assert (variances >= 0).all()
 
 
-def test_principal_directions_of_very_wide_rows_take_little_memory(monkeypatch):
+def test_principal_directions_of_very_wide_rows_need_little_memory(monkeypatch):
     monkeypatch.setattr(chunks, "__defaults__", (2**20,))
     X = np.random.default_rng(0).normal(size=(30, 65_536)).astype(np.float32)
     tracemalloc.start()
@@ -106,7 +106,7 @@ def test_principal_directions_of_very_wide_rows_take_little_memory(monkeypatch):
     assert peak < 8 * components.nbytes  # a covariance would be 34 GB
 
 
-def test_principal_refuses_numbers_that_are_not_finite():
+def test_principal_refuses_values_that_are_not_finite():
     X = wide_rows()
     X[3, 20] = np.nan
     with pytest.raises(InputError, match="NaN or infinity in 1 of 12 rows"):

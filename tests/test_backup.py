@@ -1,4 +1,4 @@
-"""Backups: while other processes write, killed at any step, damaged, restored; from the shell and over the service."""
+"""Backups and restores: while other processes write, killed at any step, damaged; from the shell and the service."""
 
 import json
 import os
@@ -29,7 +29,7 @@ RECIPE = "small = color() | pca(dim=4)"
 
 @pytest.fixture(scope="module")
 def made(shared):
-    """A collection of some drawn pictures, with labels. Read only."""
+    """A collection of some synthetic pictures with labels. Read-only."""
     return shared("color", "beach", "face")
 
 
@@ -45,7 +45,7 @@ def target(tmp_path):
 
 
 def state(path):
-    """Everything a collection holds, in a form that can be compared; it must be without a fault."""
+    """Verify a collection and return its content in a form that can be compared."""
     with Collection(path) as collection:
         assert collection.verify() == []
         items = {item.id: item.paths for item in collection.items()}
@@ -69,11 +69,11 @@ DAMAGE = {
 
 
 def segment(collection):
-    """The rows of the first segment."""
+    """Return the file with the vectors of the first segment."""
     return min(file for file in (collection.path / "vectors").glob("*.npy") if not file.name.endswith(".ids.npy"))
 
 
-def test_a_restored_collection_gives_the_same_answers(photos, pictures, target, tmp_path):
+def test_a_restored_collection_gives_the_same_results(photos, pictures, target, tmp_path):
     photos.import_labels(pictures)
     photos.fit(RECIPE)
     report = photos.backup(target)
@@ -89,7 +89,7 @@ def test_a_restored_collection_gives_the_same_answers(photos, pictures, target, 
         assert collection.verify() == []
 
 
-def test_a_second_backup_copies_only_what_is_new(photos, pictures, target):
+def test_a_second_backup_copies_only_new_files(photos, pictures, target):
     photos.backup(target)
     assert photos.backup(target).copied == 0
     before = set(Backup(target).entries)
@@ -101,7 +101,7 @@ def test_a_second_backup_copies_only_what_is_new(photos, pictures, target):
     assert {file.name for file in (target / "files").iterdir()} == {e.digest for e in Backup(target).entries.values()}
 
 
-def test_a_backup_of_files_that_are_merged_meanwhile_is_of_one_moment(photos, pictures, target, tmp_path):
+def test_a_backup_is_consistent_when_files_are_merged_meanwhile(photos, pictures, target, tmp_path):
     photos.add(pictures / "house", workers=1)
     merged = []
 
@@ -116,9 +116,9 @@ def test_a_backup_of_files_that_are_merged_meanwhile_is_of_one_moment(photos, pi
     assert state(tmp_path / "new") == state(photos.path)
 
 
-def test_backups_beside_a_writer_that_adds_removes_and_merges_hold_what_was_committed(target, tmp_path):
+def test_backups_during_writes_contain_exactly_what_was_committed(target, tmp_path):
     worker = Path(__file__).with_name("store_worker.py")
-    pause_s = 0.02  # about what a disk takes: without it, steps in memory replace files faster than they are copied
+    pause_s = 0.02  # about the latency of a disk; in memory, steps would replace files faster than they are copied
     command = [sys.executable, worker, tmp_path / "busy", str(pause_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         try:
@@ -155,7 +155,7 @@ def test_a_damaged_segment_is_not_backed_up_and_the_previous_backup_stays(photos
     assert state(tmp_path / "new") == expected
 
 
-def test_a_damaged_segment_that_the_backup_has_does_not_prevent_a_backup(photos, target, tmp_path):
+def test_a_segment_damaged_after_its_backup_does_not_prevent_the_next_backup(photos, target, tmp_path):
     photos.backup(target)
     expected = state(photos.path)
     flip(segment(photos))
@@ -175,7 +175,7 @@ def test_a_damaged_model_or_database_is_not_backed_up(photos, target):
     photos.close()
     judgements = photos.path / "judgements.sqlite"
     data = judgements.read_bytes()
-    judgements.write_bytes(data[: 9 * 4096] + bytes(4096) + data[10 * 4096 :])  # only an integrity check finds it
+    judgements.write_bytes(data[: 9 * 4096] + bytes(4096) + data[10 * 4096 :])  # only an integrity check detects it
     with pytest.raises(DamagedError, match=f"{judgements}.*lookalike repair"):
         make_backup(photos.path, target)
     with pytest.raises(NoCollectionError, match="No backup"):
@@ -194,7 +194,7 @@ def test_restore_refuses_a_damaged_backup_and_names_the_file(photos, target, tmp
     with pytest.raises(DamagedError, match=name):
         found.file(name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "photos"]
-    assert photos.backup(target).copied == 1  # which repairs it
+    assert photos.backup(target).copied == 1  # this repairs it
     Collection.restore(target, tmp_path / "new")
     assert state(tmp_path / "new") == state(photos.path)
 
@@ -216,7 +216,7 @@ def test_a_damaged_or_foreign_manifest_is_refused(photos, target, tmp_path):
     assert photos.backup(target).copied == 0  # contents are found by their digests
 
 
-def test_a_manifest_cannot_name_files_outside_of_the_collection(photos, target, tmp_path):
+def test_a_manifest_cannot_name_files_outside_the_collection(photos, target, tmp_path):
     photos.backup(target)
     described = json.loads((target / "backup.json").read_text())
     del described["digest"]
@@ -229,11 +229,11 @@ def test_a_manifest_cannot_name_files_outside_of_the_collection(photos, target, 
 
 
 class Killed(BaseException):
-    """Not an Exception: nothing may take it for an error to recover from."""
+    """Not an Exception, so that no code handles it as an error."""
 
 
 class Killer:
-    """Ends a run at the n-th change of the disk; nothing more is changed then, as after a kill."""
+    """Ends a run at the n-th change of the disk and prevents all later changes, as a kill does."""
 
     def __init__(self, monkeypatch):
         self.left = None
@@ -251,7 +251,7 @@ class Killer:
         return changed
 
     def run(self, n, verb):
-        """Whether a verb was killed at its n-th change."""
+        """Return whether a verb was killed at its n-th change."""
         self.left = n
         try:
             verb()
@@ -280,7 +280,7 @@ def test_a_backup_killed_at_any_step_leaves_the_previous_or_the_new_one(
         shutil.copytree(tmp_path / "old", target)
         n += 1
     steps = found.index(new)
-    assert 15 < steps < len(found)  # there are steps before the new one takes its place, and after
+    assert 15 < steps < len(found)  # some steps are before and some after the new backup replaces the old one
     assert all(one == old for one in found[:steps])
     assert all(one == new for one in found[steps:])
 
@@ -300,7 +300,7 @@ def test_a_first_backup_killed_at_any_step_is_resumed(photos, target, tmp_path, 
     assert state(tmp_path / "new") == state(photos.path)
 
 
-def test_a_restore_killed_at_any_step_leaves_nothing_or_all_under_its_name(photos, target, tmp_path, monkeypatch):
+def test_a_restore_killed_at_any_step_leaves_a_complete_collection_or_none(photos, target, tmp_path, monkeypatch):
     photos.backup(target)
     expected, new = state(photos.path), tmp_path / "new"
     kill, n, found = Killer(monkeypatch), 0, []
@@ -330,7 +330,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_previous_backup(photos, pic
     photos.backup(disk / "backup")
 
 
-def test_uploaded_pictures_are_restored_while_the_original_exists(photos, pictures, target, tmp_path):
+def test_uploaded_pictures_are_restored_next_to_the_original_collection(photos, pictures, target, tmp_path):
     uploads = photos.path / "uploads"
     (uploads / ".removed").mkdir(parents=True)
     shutil.copy(pictures / "house" / "house-000.jpg", uploads / "1-house.jpg")
@@ -370,7 +370,7 @@ def read_jobs(path):
         return ledger.read()
 
 
-def test_jobs_that_have_ended_are_restored_and_others_do_not_start_again(photos, target, tmp_path):
+def test_ended_jobs_are_restored_and_others_do_not_start_again(photos, target, tmp_path):
     with closing(JobLedger(photos.path, bool)) as ledger:
         for ended in (1.0, None, 2.5, None):
             ledger.add({"kind": "add", "ended": ended})
@@ -388,7 +388,7 @@ def test_jobs_that_have_ended_are_restored_and_others_do_not_start_again(photos,
     assert len(read_jobs(photos.path)) == 4
 
 
-def test_a_backup_beside_a_service_that_writes_jobs_holds_a_state_that_was_there(photos, target, tmp_path):
+def test_a_backup_while_a_service_writes_jobs_contains_a_consistent_state(photos, target, tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from lookalike.store.jobs import JobLedger\n"
         "ledger = JobLedger(Path(sys.argv[1]), bool); print(flush=True)\n"
@@ -488,7 +488,7 @@ def test_the_commands_report_what_they_did(photos, target, tmp_path, capsys):
     assert cli.run(["restore", str(tmp_path), str(tmp_path / "newer")]) == 2
 
 
-def test_the_service_makes_backups_only_in_the_directory_that_it_was_given(shelf, target, tmp_path):
+def test_the_service_writes_backups_only_to_its_backup_directory(shelf, target, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     judge, manage = add_token(own, "anna", "judge"), add_token(own, "otto", "manage")
     with running(own, backup_dir=target) as service:
@@ -506,7 +506,7 @@ def test_the_service_makes_backups_only_in_the_directory_that_it_was_given(shelf
     assert read_jobs(tmp_path / "new") == {}  # this backup had not ended when it was copied
 
 
-def test_a_service_without_a_directory_for_backups_refuses_them(shelf, tmp_path):
+def test_a_service_without_a_backup_directory_refuses_backups(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with running(own) as service:
         answer = service.client.post("/api/v1/jobs", json={"kind": "backup"})

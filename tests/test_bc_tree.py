@@ -8,7 +8,7 @@ from lookalike_bench.bc_tree import BcTree
 
 
 def brute(X, w, b, k, kind):
-    """Scores of the k best, by looking at each row."""
+    """Return the scores of the k best rows, by scoring every row."""
     f = X.astype(np.float64) @ w + b
     return np.sort(np.abs(f) if kind == "frontier" else -f)[:k]
 
@@ -24,9 +24,9 @@ def brute(X, w, b, k, kind):
     kind=st.sampled_from(["frontier", "maximum"]),
     seed=st.integers(0, 99),
 )
-def test_a_search_finds_what_a_scan_finds(n, d, leaf, k, b, away, kind, seed):
+def test_a_search_equals_a_scan(n, d, leaf, k, b, away, kind, seed):
     random = np.random.default_rng(seed)
-    X = np.round(random.normal(away, 1, (n, d)), 1).astype(np.float32)  # rounded: some rows are the same
+    X = np.round(random.normal(away, 1, (n, d)), 1).astype(np.float32)  # rounded, so that some rows are equal
     w = random.normal(size=d).astype(np.float32)
     hits = BcTree(X, leaf=leaf, seed=seed).search(w, b, k, kind=kind)
     best = brute(X, w.astype(np.float64), b, k, kind)

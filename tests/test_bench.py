@@ -1,4 +1,4 @@
-"""Benches: tables that fill themselves one cell at a time."""
+"""Benchmarks: tables that are filled one cell at a time."""
 
 import io
 import json
@@ -50,7 +50,7 @@ TOY = Bench(
 
 @pytest.fixture(scope="module")
 def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder whose corel1k is the drawn pictures, one of them twice, and whose ukbench is the same in fours."""
+    """A data folder with the synthetic pictures as corel1k, one of them twice, and as ukbench, in groups of four."""
     folder = tmp_path_factory.mktemp("data")
     paths = sorted(pictures.rglob("*.jpg"))
     (folder / "corel1k").mkdir()
@@ -65,12 +65,12 @@ def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_plan_goes_column_by_column_in_the_wanted_order() -> None:
+def test_a_plan_is_column_by_column_in_the_given_order() -> None:
     assert tables.plan(TOY, ".") == [("one", "x"), ("three", "x"), ("one", "y"), ("three", "y")]
     assert tables.plan(TOY, ".", rows=["three", "one"], columns=["y"]) == [("three", "y"), ("one", "y")]
 
 
-def test_a_cell_carries_score_place_and_cost() -> None:
+def test_a_cell_has_its_score_position_and_cost() -> None:
     cell = tables.fill(TOY, "three", "y", ".", seed=10)
     assert (cell.bench, cell.row, cell.column, cell.measure) == ("toy", "three", "y", "m")
     assert (cell.value, cell.low, cell.high, cell.paper, cell.unlike, cell.scored) == (15, 0.0, 9.0, 2.5, "other", 7)
@@ -79,7 +79,7 @@ def test_a_cell_carries_score_place_and_cost() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
-def test_the_peak_is_the_cells_own() -> None:
+def test_peak_memory_is_measured_per_cell() -> None:
     def run(row: str, *rest: object) -> Score:
         if row == "large":
             np.ones(200 * 2**17).sum()  # 200 MB
@@ -90,7 +90,7 @@ def test_the_peak_is_the_cells_own() -> None:
     assert large.peak_mb > small.peak_mb + 150
 
 
-def test_unknown_names_get_the_nearest_known_one() -> None:
+def test_the_error_for_an_unknown_name_suggests_the_nearest_one() -> None:
     with pytest.raises(UnknownNameError, match=r"No row named 'tree'\. .*Did you mean 'three'\?"):
         tables.plan(TOY, ".", rows=["tree"])
     with pytest.raises(UnknownNameError, match="No column named 'z'"):
@@ -99,12 +99,12 @@ def test_unknown_names_get_the_nearest_known_one() -> None:
         tables.load("retreival")
 
 
-def test_a_missing_set_is_an_error_before_the_first_cell(data: Path) -> None:
+def test_a_missing_dataset_is_an_error_before_the_first_cell(data: Path) -> None:
     with pytest.raises(SourceError, match="There is no dataset corel5k in"):
         tables.plan(retrieval.BENCH, data, rows=["color"], columns=["ukbench2000", "corel5k"])
 
 
-def test_every_bench_loads_and_names_itself() -> None:
+def test_every_benchmark_loads_and_has_its_name() -> None:
     for name in tables.BENCHES:
         bench = tables.load(name)
         assert bench.name == name
@@ -112,7 +112,7 @@ def test_every_bench_loads_and_names_itself() -> None:
         assert bench.columns
 
 
-def test_retrieval_has_every_recipe_and_every_set() -> None:
+def test_retrieval_has_every_recipe_and_every_dataset() -> None:
     assert list(retrieval.BENCH.rows) == list(RECIPES)
     ours = ["corel1k", "corel5k", "corel5k-split", "ukbench2000", "ukbench2000-first"]
     assert list(retrieval.BENCH.columns[:5]) == ours
@@ -143,10 +143,10 @@ def test_a_split_ranks_only_the_database() -> None:
     labels = np.array(["a", "a", "b", "b"])
     measure = retrieval.COLUMNS["corel5k-split"].value
     ours = retrieval.rank(X, labels, measure, lambda *_: None, queries=np.array([0, 3]), database=np.array([1, 2]))
-    assert_allclose(ours, [1 / 2, 1 / 2])  # each finds the other class first
+    assert_allclose(ours, [1 / 2, 1 / 2])  # each ranks the other class first
 
 
-def test_the_plot_is_drawn_and_refused_before_a_long_run(
+def test_a_plot_is_drawn_and_an_invalid_path_fails_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tables, "load", lambda name: TOY)
@@ -167,17 +167,17 @@ def engine(data: Path) -> list[Cell]:
     return [tables.fill(retrieval.BENCH, "color", column, data) for column in ("corel1k", "ukbench2000")]
 
 
-def test_retrieval_goes_through_the_engine(engine: list[Cell], pictures: Path) -> None:
+def test_retrieval_uses_a_collection(engine: list[Cell], pictures: Path) -> None:
     n = len(list(pictures.rglob("*.jpg")))
     corel, ukbench = engine
-    assert (corel.measure, corel.scored) == ("mAP", (n + 1) ** 2)  # the picture that is there twice counts twice
+    assert (corel.measure, corel.scored) == ("mAP", (n + 1) ** 2)  # the duplicated picture counts twice
     assert (ukbench.measure, ukbench.scored) == ("4·recall@4", n**2)
     assert 0.3 < corel.low <= corel.value <= corel.high <= 1
     assert 1 <= ukbench.value <= 4
     assert corel.paper is None
 
 
-def test_the_command_prints_one_json_line_a_cell(
+def test_the_command_prints_one_json_line_per_cell(
     data: Path, engine: list[Cell], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["bench", "run", "retrieval", "--data", str(data), "--rows", "color", "--columns", "corel1k, ukbench2000"]
@@ -185,13 +185,13 @@ def test_the_command_prints_one_json_line_a_cell(
     cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(cell) for cell in cells] == [KEYS, KEYS]
     assert [cell["column"] for cell in cells] == ["corel1k", "ukbench2000"]
-    assert [cell["value"] for cell in cells] == [cell.value for cell in engine]  # the same again, bit for bit
+    assert [cell["value"] for cell in cells] == [cell.value for cell in engine]  # bit for bit the same as before
     assert cells[0]["low"] != engine[0].low  # another seed, another resampling
     assert cli.run([*words[:-1], "corel5"]) == 2
     assert "Did you mean 'corel" in capsys.readouterr().err
 
 
-def test_a_pipe_gets_one_line_a_cell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_one_line_per_cell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(tables, "load", lambda name: TOY)
     assert cli.run(["bench", "run", "toy", "--data", ".", "--columns", "y"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -201,9 +201,7 @@ def test_a_pipe_gets_one_line_a_cell(monkeypatch: pytest.MonkeyPatch, capsys: py
     ]
 
 
-def test_a_row_that_is_named_twice_is_filled_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_named_twice_is_filled_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(tables, "load", lambda name: TOY)
     assert cli.run(["bench", "run", "toy", "--data", ".", "--rows", "one, three,one", "--columns", "y,y"]) == 0
     assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()] == [
@@ -212,7 +210,7 @@ def test_a_row_that_is_named_twice_is_filled_once(
     ]
 
 
-def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_shows_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["bench", "list", "--json"]) == 0
     found = {bench["name"]: bench["rows"] for bench in json.loads(capsys.readouterr().out)}
     assert list(found) == sorted(tables.BENCHES)
@@ -225,7 +223,7 @@ def test_the_list_names_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
     assert "columns  corel1k, corel5k, corel5k-split, ukbench2000" in capsys.readouterr().out
 
 
-def test_every_bench_expects_some_time_and_says_what_papers_have() -> None:
+def test_every_benchmark_estimates_its_time_and_has_valid_paper_results() -> None:
     with_figures: set[str] = set()
     for bench in map(tables.load, tables.BENCHES):
         for row, column in bench.places():
@@ -239,13 +237,13 @@ def test_every_bench_expects_some_time_and_says_what_papers_have() -> None:
     assert with_figures == {"dfk", "hashing", "ncm", "slem"}
 
 
-def test_every_claim_is_about_cells_that_are_filled() -> None:
+def test_every_claim_refers_to_existing_cells() -> None:
     for claim in CLAIMS:
         assert set(claim.rows) <= {row for row, column in tables.load(claim.bench).places() if column == claim.column}
     assert {part.bench for part in NOT_RUN} <= set(tables.BENCHES)
 
 
-def test_a_table_puts_the_papers_figure_beside_ours() -> None:
+def test_a_table_shows_the_papers_result_next_to_ours() -> None:
     cells = [
         Cell("toy", row, column, "mAP", 0.5, 0.4, 0.6, paper, "", 0, 1.0, 100.0, 9)
         for row in ("one", "three")

@@ -1,4 +1,4 @@
-"""The bench of Fisher kernels: splits, measures, words, and every row on sets that are easy to tell apart."""
+"""The benchmark of Fisher kernels: splits, measures, words, and every row on data that is easy to separate."""
 
 import io
 import json
@@ -33,7 +33,7 @@ SMALL = {
 
 
 def few(make):
-    """The same metric, of few pairs and steps."""
+    """Return the same metric with few pairs and steps."""
 
     def made(seed, **options):
         part = make(seed, **options)
@@ -66,19 +66,19 @@ def fill(row, column, data="x"):
 
 
 @pytest.mark.parametrize("row", dfk.ROWS)
-def test_every_row_finds_what_is_easy_to_find(row):
+def test_every_row_separates_easy_classes(row):
     cell = fill(row, "corel1k")
-    assert cell.value > 0.8  # by lot it would be 0.4
+    assert cell.value > 0.8  # chance is 0.4
     assert cell.low <= cell.value <= cell.high
     assert cell.scored == 2 * 18 * 17
     assert cell.measure == "mAP of 20"
     assert cell.paper == dfk.PAPER["corel1k"].get(row)
     words = fill(row, "corel5k-words")
-    assert words.value > 0.6  # by lot 0.4
+    assert words.value > 0.6  # chance is 0.4
     assert words.measure == "mAP"
 
 
-def test_rows_and_cells_are_those_of_the_paper_and_more():
+def test_rows_and_cells_include_those_of_the_paper():
     plan = tables.plan(dfk.Bench("x", "y", dfk.ROWS, tuple(dfk.COLUMNS), dfk.run, has=dfk.has), "x")
     rows = ["euclidean", "fisher", "mmc", "rca", "dca", "sdpm", "dml-eig", "lmnn", "nca", "fess", "pd", "dfk"]
     assert list(dfk.ROWS) == rows
@@ -87,7 +87,7 @@ def test_rows_and_cells_are_those_of_the_paper_and_more():
     assert ("dfk", "corel1k-scores") in plan
 
 
-def test_one_class_has_its_own_column_and_their_mean_is_that_of_all():
+def test_the_mean_over_class_columns_equals_the_overall_value():
     each = [fill("euclidean", f"corel1k/{name}").value for name in ("africa", "beach", "buildings")]
     assert np.mean(each) == pytest.approx(fill("euclidean", "corel1k").value)
 
@@ -97,12 +97,12 @@ def test_metrics_can_start_from_scores_or_deep_vectors(column):
     assert fill("dca", column).value > 0.8
 
 
-def test_splits_are_by_class_and_learn_nothing_of_the_test():
+def test_splits_are_stratified_and_test_labels_are_not_used():
     train, test = dfk.split(Y, 0.3, 0)
     assert np.bincount(Y[test]).tolist() == [6, 6, 6]
     assert set(train) | set(test) == set(range(60))
     wrong = Y.copy()
-    wrong[test] = 0  # what rows learn does not depend on the labels of the test
+    wrong[test] = 0  # learning must not depend on the labels of the test part
     for row in ("dfk", "dca", "mmc"):
         found = [dfk.embed(row, SETS, y, train, test, 0, "sets", (row, str(i))) for i, y in enumerate((Y, wrong))]
         np.testing.assert_array_equal(*found)
@@ -117,7 +117,7 @@ def test_truncated_precision_is_zero_without_hits_and_nan_without_relevant_rows(
     np.testing.assert_allclose(dfk.precisions(Z, several, 1), [1, 1, 1, 1, np.nan])
 
 
-def test_pairs_share_a_label_or_none():
+def test_similar_pairs_share_a_label_and_dissimilar_pairs_share_none():
     alike, unlike = dfk.draw_pairs(WORDS, 50, np.random.default_rng(0))
     assert len(alike) == len(unlike) == 50
     assert ((WORDS[alike[:, 0]] * WORDS[alike[:, 1]]).sum(axis=1) > 0).all()
@@ -149,7 +149,7 @@ def write_corel5k(folder, words=True):
             add(tar, "labels/test_label", b"99 1\n")
 
 
-def test_the_command_reads_pictures_and_words_and_keeps_descriptors(tmp_path, capsys, monkeypatch):
+def test_the_command_reads_pictures_and_words_and_caches_descriptors(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(dfk, "SPLITS", 2)
     monkeypatch.setattr(dfk, "_DONE", {})
@@ -158,7 +158,7 @@ def test_the_command_reads_pictures_and_words_and_keeps_descriptors(tmp_path, ca
     words += ["--rows", "euclidean", "--json", "--keep", str(tmp_path / "kept")]
     assert cli.run(words) == 0
     classes, several = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert classes["value"] == 1  # stripes of two kinds
+    assert classes["value"] == 1  # two kinds of stripes
     assert 0.5 < several["value"] < 1
     found = dfk.describe_patches("corel5k", tmp_path, lambda *_: None)
     assert found.sets.shape == (20, 64)
@@ -167,7 +167,7 @@ def test_the_command_reads_pictures_and_words_and_keeps_descriptors(tmp_path, ca
     assert y.shape == (20, 5)
     assert y.sum(axis=1).tolist() == [2] * 20
     monkeypatch.setattr(dfk, "_PATCH_SETS", {})
-    monkeypatch.setattr(dfk, "_make_patches", None)  # not called: taken from the folder
+    monkeypatch.setattr(dfk, "_make_patches", None)  # must not be called, because the cache has the descriptors
     with vectors.caching(tmp_path / "kept"):
         again = dfk.describe_patches("corel5k", tmp_path, lambda *_: None)
     np.testing.assert_array_equal(again.sets.rows, found.sets.rows)
@@ -185,7 +185,7 @@ def test_a_picture_has_a_limited_and_reproducible_sample_of_patches(monkeypatch)
     assert {row.tobytes() for row in rows} <= every
 
 
-def test_missing_sets_and_words_are_errors(tmp_path):
+def test_missing_datasets_and_words_are_errors(tmp_path):
     with pytest.raises(SourceError, match="There is no dataset corel5k in"):
         tables.plan(dfk.BENCH, tmp_path, columns=["corel5k"])
     write_corel5k(tmp_path, words=False)

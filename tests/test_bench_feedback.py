@@ -1,4 +1,4 @@
-"""The bench of feedback: the protocol, the peers, and that remembered distances change no answer."""
+"""The benchmark of feedback: the protocol, the peers, and cached distances."""
 
 import gzip
 import tarfile
@@ -22,16 +22,16 @@ base = LabelledVectors(X, labels.astype(str))
 
 
 def quiet(*_):
-    """No progress."""
+    """Ignore progress."""
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "laplace-l2", "angular", "angular-l2", "linear"])
-def test_cached_distances_change_no_answer(kernel):
+def test_cached_distances_do_not_change_results(kernel):
     cached, flat = CachedFlat(), Flat()
     for index in (cached, flat):
         index.add(np.arange(160), X)
     y = np.where(labels == 0, 1, -1).astype(np.int8)
-    for rows in (slice(0, 160, 9), slice(0, 160, 7)):  # the second time, some are remembered
+    for rows in (slice(0, 160, 9), slice(0, 160, 7)):  # the second time, some are cached
         svm = Svm(kernel).fit(X[rows], y[rows])
         for query in (svm.best(), svm.unsure()):
             mine, his = (i.search(query, 20, exclude=np.arange(3)) for i in (cached, flat))
@@ -47,17 +47,17 @@ def test_sessions_follow_the_protocol():
     assert len(outcome.ms) == feedback.TIMED
     told = ~np.isnan(outcome.width)
     assert told[:, -1].any()
-    assert not told[:, 0].any()  # one wanted mark tells nothing
+    assert not told[:, 0].any()  # a single positive mark is not enough for an estimate
     assert np.all(outcome.width[told] >= 1)
     assert np.isin(outcome.coverage[told], (0, 1)).all()
 
 
 @pytest.mark.parametrize("search", ["pac", "fast"])
-def test_sessions_may_search_for_their_questions(search):
+def test_sessions_can_choose_questions_by_approximate_search(search):
     outcome = feedback.measure(f"gaussian-{search}", base, 2, quiet, rounds=2)
     assert outcome.precision[:, -1].mean() > outcome.precision[:, 0].mean()
     assert np.all(outcome.scored > 0)
-    assert search == "fast" or np.all(outcome.scored != 1)  # a tree scores its inner nodes, too
+    assert search == "fast" or np.all(outcome.scored != 1)  # a tree also scores its inner nodes
     assert len(outcome.ms) == 2
     assert_array_equal(
         outcome.precision[:, 0], feedback.measure("gaussian-exact", base, 2, quiet, rounds=0).precision[:, 0]
@@ -98,7 +98,7 @@ def test_only_frontier_queries_go_to_the_second_index_and_are_counted():
     assert split.search(svm.unsure(), 160).scored == split.scored == 10
     assert split.asked == 1
     assert split.share() == 10 / 160
-    assert split.share() == 1  # nothing was asked since
+    assert split.share() == 1  # no queries since then
     assert len(split) == len(split.ids) == 160
 
 
@@ -137,7 +137,7 @@ def test_coil_is_written_as_an_archive_of_labelled_pictures(tmp_path):
         assert_array_equal(np.asarray(image), pixels[1])
 
 
-def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
+def test_numbered_columns_are_plotted_as_lines(tmp_path, monkeypatch):
     drawn = []
     real = plot._draw_lines
     monkeypatch.setattr(plot, "_draw_lines", lambda title, panels: drawn.append(list(panels)) or real(title, panels))
@@ -154,7 +154,7 @@ def test_numbered_columns_are_drawn_as_lines(tmp_path, monkeypatch):
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
-def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path):
+def test_a_missing_dataset_is_an_error_before_the_first_cell(tmp_path):
     for name in feedback.SETS:
         with pytest.raises(SourceError, match=f"There is no dataset {name.removesuffix('-classic')} in"):
             tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

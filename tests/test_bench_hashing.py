@@ -1,4 +1,4 @@
-"""The bench of codes: every row of the paper is filled, ties are averaged, and coders never see the queries."""
+"""The benchmark of codes: every row of the paper is filled, ties are averaged, and coders never see the queries."""
 
 import gzip
 import json
@@ -17,18 +17,18 @@ from reference import ties
 
 
 def quiet(*_):
-    """No progress."""
+    """Ignore progress."""
 
 
 def idx(array):
-    """Return the bytes of an idx file: a header, whose content is not read, and the numbers."""
+    """Return the bytes of an idx file: a header, whose content is not read, and the values."""
     header = bytes(4 + 4 * array.ndim)
     return gzip.compress(header + array.astype(np.uint8).tobytes())
 
 
 @pytest.fixture
 def few_trees(monkeypatch):
-    """Learn each bit of fasthash from 3 shallow trees, not 100 deep ones: faster, and not all codes are perfect."""
+    """Learn each bit of fasthash from 3 shallow trees, which is faster and leaves some codes imperfect."""
     create = hashing.registry.create
 
     def create_small(kind, spec):
@@ -53,7 +53,7 @@ def digits(tmp_path):
     return tmp_path
 
 
-def test_rows_and_columns_are_those_of_the_tables():
+def test_rows_and_columns_match_the_papers_tables():
     rows = ["tsvm", "sdh", "fasthash", "lsh", "sh", "shd", "sklsh", "itq", "pca-rr", "pq", "euclidean"]
     assert [row for row in hashing.BENCH.rows if row != "tsvm-hinge"] == rows
     for name in ("mnist", "cifar10-fisher", "cifar10-deep"):
@@ -62,7 +62,7 @@ def test_rows_and_columns_are_those_of_the_tables():
     assert hashing.PAPER["mnist"]["itq"][0] == 79.55
 
 
-def test_semi_supervised_rows_get_some_items_of_each_class_without_a_label():
+def test_semi_supervised_rows_get_some_unlabelled_items_of_each_class():
     y = np.array(list("aaaaaabbb"))
     shown = hashing.hide(y, 2, seed=0)
     assert {label: int((shown == label).sum()) for label in ("a", "b", "")} == {"a": 4, "b": 2, "": 3}
@@ -80,7 +80,7 @@ def test_noise_changes_a_share_of_labels_for_supervised_rows():
     assert noisy == {"tsvm", "tsvm-hinge", "sdh", "fasthash"}
 
 
-def test_noise_reaches_coders_and_not_the_measure(digits, monkeypatch):
+def test_label_noise_affects_coders_but_not_the_measure(digits, monkeypatch):
     truth, told, measured = vectors.train_test("mnist", digits).y, [], []
 
     class Spy(hashing.HingeTsvmh):
@@ -128,17 +128,17 @@ def test_every_row_is_filled(digits):
         assert 0 <= spread.value <= 1
         assert cell.value > 0.9 or row not in hashing.LABELLED
         assert spread.paper is None
-        assert spread.value == 0 or row not in ("pq", "euclidean")  # real numbers hardly ever tie
+        assert spread.value == 0 or row not in ("pq", "euclidean")  # real numbers rarely tie
         assert spread.value > 0 or row not in ("lsh", "sh", "sklsh", "pca-rr")
 
 
 def test_precision_falls_along_a_ranking_and_columns_of_one_length_share_it(digits, monkeypatch):
     first = tables.fill(hashing.BENCH, "itq", "mnist/32-precision-1", digits)
-    monkeypatch.setattr(hashing, "rank", None)  # not called again
+    monkeypatch.setattr(hashing, "rank", None)  # must not be called again
     last = tables.fill(hashing.BENCH, "itq", "mnist/32-precision-1000", digits)
     assert first.measure == "precision@1"
     assert first.value > 0.8
-    assert last.value == pytest.approx(300 / 3 / 1000, abs=0.01)  # all there are, of 1,000 places
+    assert last.value == pytest.approx(300 / 3 / 1000, abs=0.01)  # all relevant items, in 1,000 places
 
 
 @pytest.mark.usefixtures("few_trees")
@@ -148,7 +148,7 @@ def test_short_codes_reuse_the_coder_of_long_ones(digits, monkeypatch, row):
     monkeypatch.setattr(hashing, "_GROUPS", {})
     monkeypatch.setattr(hashing, "_LONGEST", {})
     tables.fill(hashing.BENCH, row, "mnist/64", digits)
-    monkeypatch.setattr(hashing, "learn", None)  # not called again
+    monkeypatch.setattr(hashing, "learn", None)  # must not be called again
     assert tables.fill(hashing.BENCH, row, "mnist/32", digits).value == alone.value
 
 
@@ -180,7 +180,7 @@ def test_coders_never_see_the_queries(monkeypatch, tmp_path):
     assert ask(slice(0, 2)).score(codes).shape == (2, 9)
 
 
-def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path):
+def test_a_missing_dataset_is_an_error_before_the_first_cell(tmp_path):
     for column in ("mnist/32", "cifar10-fisher/64"):
         with pytest.raises(SourceError, match="Expected"):
             tables.plan(hashing.BENCH, tmp_path, columns=[column])

@@ -18,7 +18,7 @@ def small(monkeypatch):
     hyperplane.outcome.cache_clear()
 
 
-def test_slow_columns_are_on_request_and_trees_are_measured_at_100k():
+def test_slow_columns_run_on_request_and_trees_are_measured_at_100k():
     plan = tables.plan(BENCH, "")
     assert all(column.endswith("100k") for _, column in plan)
     assert ("exact", "recall-frontier-100k") in plan
@@ -27,7 +27,7 @@ def test_slow_columns_are_on_request_and_trees_are_measured_at_100k():
 
 
 @pytest.mark.usefixtures("small")
-def test_every_row_finds_what_a_scan_finds():
+def test_every_row_finds_most_results_of_a_scan():
     found = {row: tables.fill(BENCH, row, "recall-maximum-100k", "").value for row in BENCH.rows}
     assert found["scan-f32"] == found["exact"] == 1
     assert min(found["scan-u8"], found["balanced"]) > 0.9

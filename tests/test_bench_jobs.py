@@ -1,4 +1,4 @@
-"""Cells in several processes: all are told of, whatever happens to one of them."""
+"""Benchmark cells in several processes: every cell is reported, even if some fail."""
 
 import os
 
@@ -57,7 +57,7 @@ def test_a_process_that_ends_fails_one_cell(toy, tmp_path, capsys):
     assert {one.cell.paper for one in records} == {0.55}
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
-        assert all(one.cell.scored <= max(1, -(-cores // 2)) for one in records)  # each has its share
+        assert all(one.cell.scored <= max(1, -(-cores // 2)) for one in records)  # each process has its share of cores
     assert dict(os.environ) == before
     assert told.out.count("min left]") + told.out.count("[7/7]") == 4
 
@@ -74,7 +74,7 @@ def test_timings_run_first_in_a_separate_process_with_every_core(toy):
         assert found[0].cell.scored == len(os.sched_getaffinity(0))
 
 
-def test_jobs_are_at_least_one(toy, capsys):
+def test_the_number_of_jobs_is_at_least_one(toy, capsys):
     assert cli.run(["bench", "run", "toy", "--data", ".", "--jobs", "0"]) == 2
     assert "jobs must be at least 1" in capsys.readouterr().err
 

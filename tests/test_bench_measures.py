@@ -1,4 +1,4 @@
-"""Measures of a ranking: against scikit-learn, and against cases worked by hand."""
+"""Measures of a ranking, compared with scikit-learn and with cases computed by hand."""
 
 import numpy as np
 import pytest
@@ -21,14 +21,14 @@ def ap_by_hand(relevant: list[bool]) -> float:
 
 @settings(deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any))
-def test_average_precision_is_scikit_learns(relevant: list[bool]) -> None:
+def test_average_precision_equals_that_of_scikit_learn(relevant: list[bool]) -> None:
     scores = -np.arange(len(relevant), dtype=float)
     assert_allclose(measures.average_precision([relevant])[0], average_precision_score(relevant, scores))
 
 
 @settings(deadline=None)
 @given(RANKED)
-def test_junk_does_not_count(ranking: list[tuple[bool, bool]]) -> None:
+def test_junk_is_ignored(ranking: list[tuple[bool, bool]]) -> None:
     relevant, junk = (list(part) for part in zip(*ranking, strict=True))
     kept = [hit for hit, out in ranking if not out]
     ours = measures.average_precision([relevant], junk=[junk])
@@ -40,12 +40,12 @@ def test_junk_does_not_count(ranking: list[tuple[bool, bool]]) -> None:
         assert np.isnan(ours[0])
 
 
-def test_average_precision_of_a_worked_case() -> None:
+def test_average_precision_of_a_case_computed_by_hand() -> None:
     relevant = [[True, False, True, False, False, True]]
     assert_allclose(measures.average_precision(relevant), [(1 / 1 + 2 / 3 + 3 / 6) / 3])
 
 
-def test_a_truncated_ranking_counts_what_it_misses() -> None:
+def test_relevant_items_missing_from_a_truncated_ranking_count() -> None:
     assert_allclose(measures.average_precision([[True, True]], total=[4]), [0.5])
     assert_allclose(measures.recall_at([[True, False]], 2, total=[4]), [0.25])
 
@@ -55,7 +55,7 @@ def test_the_query_itself_can_be_left_out() -> None:
     assert_allclose(measures.average_precision(relevant, junk=itself), [0.5])
 
 
-def test_queries_with_nothing_to_find_do_not_count_in_the_mean() -> None:
+def test_queries_without_relevant_items_are_left_out_of_the_mean() -> None:
     relevant = [[True, False], [False, False], [False, True]]
     assert_allclose(measures.average_precision(relevant), [1.0, np.nan, 0.5])
     assert measures.mean(measures.average_precision(relevant)) == pytest.approx(0.75)
@@ -73,7 +73,7 @@ def test_four_recall_at_4_counts_the_query_and_ranges_from_0_to_4() -> None:
     assert_allclose(measures.four_recall_at_4([best, worst, half]), [4, 0, 2])
 
 
-def test_bootstrap_holds_the_mean_narrows_with_more_queries_and_repeats() -> None:
+def test_bootstrap_contains_the_mean_narrows_with_more_queries_and_is_reproducible() -> None:
     values = np.random.default_rng(0).random(400)
     low, high = measures.bootstrap(values, seed=1)
     assert low < values.mean() < high
@@ -82,13 +82,13 @@ def test_bootstrap_holds_the_mean_narrows_with_more_queries_and_repeats() -> Non
     assert few_high - few_low > high - low
 
 
-def test_bootstrap_interval_has_the_width_that_theory_says() -> None:
+def test_bootstrap_interval_has_the_theoretical_width() -> None:
     values = np.random.default_rng(3).normal(size=2_000)
     low, high = measures.bootstrap(values, seed=0)
     assert high - low == pytest.approx(2 * 1.96 / np.sqrt(2_000), rel=0.1)
 
 
-def test_bootstrap_ignores_queries_with_nothing_to_find() -> None:
+def test_bootstrap_ignores_queries_without_relevant_items() -> None:
     assert measures.bootstrap([0.5, np.nan, 0.5]) == (0.5, 0.5)
     assert np.isnan(measures.bootstrap([np.nan])).all()
 
@@ -101,14 +101,14 @@ def test_bootstrap_ignores_queries_with_nothing_to_find() -> None:
         (lambda: measures.precision_at([[True]], 0), "at least 1. Got 0"),
     ],
 )
-def test_invalid_input_is_an_error_that_says_what_is_allowed(call: object, complaint: str) -> None:
+def test_the_error_for_invalid_input_names_what_is_allowed(call: object, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         call()  # type: ignore[operator]
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=4), min_size=1, max_size=3), st.integers(1, 10))
 @settings(max_examples=150)
-def test_tied_precision_is_the_mean_over_every_order(groups, k):
+def test_tied_precision_is_the_mean_over_all_orders(groups, k):
     sizes, relevant = [[len(group) for group in groups]], [[sum(group) for group in groups]]
     for order, expected in (
         ("mean", ties.mean_over_orders(groups, k)),
@@ -124,7 +124,7 @@ def test_tied_precision_without_ties_is_average_precision():
     np.testing.assert_allclose(found, np.nan_to_num(measures.average_precision(ranked[:, :12])), atol=1e-12)
 
 
-def test_tied_precision_of_large_groups_is_the_mean_of_drawn_orders():
+def test_tied_precision_of_large_groups_is_the_mean_of_random_orders():
     random = np.random.default_rng(0)
     sizes, relevant = np.array([[3, 400, 900]]), np.array([[2, 130, 20]])
     groups = [np.arange(n) < r for n, r in zip(sizes[0], relevant[0], strict=True)]
@@ -148,7 +148,7 @@ def test_invalid_groups_are_errors(sizes, relevant, k, order, message):
         measures.tied_average_precision(sizes, relevant, k, order=order)
 
 
-def test_trapezoids_are_those_of_the_program_that_comes_with_oxford() -> None:
+def test_trapezoid_precision_equals_that_of_the_oxford_program() -> None:
     random = np.random.default_rng(0)
     relevant, junk = random.random((20, 30)) < 0.2, random.random((20, 30)) < 0.2
     relevant[0] = False
@@ -165,7 +165,7 @@ def test_trapezoids_are_those_of_the_program_that_comes_with_oxford() -> None:
     assert_allclose(measures.trapezoid_precision(relevant, junk=junk), expected)
 
 
-def test_flat_errors_and_learning_curves() -> None:
+def test_top_errors_and_learning_curves() -> None:
     np.testing.assert_array_equal(measures.top_error([0, 1, 5], 1), [0, 1, 1])
     assert_allclose(measures.learning_area([[0, 0.5, 1], [1, 1, 1]]), [0.5, 1])
     np.testing.assert_array_equal(measures.four_recall_at_4([[True] * 4]), [4])

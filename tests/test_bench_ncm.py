@@ -1,4 +1,4 @@
-"""The bench of metrics that learn: who is what, that every row is filled, and that nothing of the test is chosen by."""
+"""The benchmark of learned metrics: splits, filled rows, and parameters chosen without the test part."""
 
 import gzip
 import json
@@ -18,11 +18,11 @@ CLASSES, EACH = 10, 40
 
 
 def quiet(*_: object) -> None:
-    """No progress."""
+    """Ignore progress."""
 
 
 def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Classes in pairs of relatives, in eight columns, among four that are large and say nothing."""
+    """Return classes in similar pairs that differ in eight columns, with four columns of large noise."""
     random = np.random.default_rng(seed)
     known = np.random.default_rng(99)
     kinds = 3 * np.repeat(known.normal(size=(CLASSES // 2, 8)), 2, axis=0)
@@ -58,7 +58,7 @@ def errors() -> dict[str, float]:
     return {row: float(np.mean(places > 0)) for row, places in found.items()}
 
 
-def test_rows_and_columns_are_those_of_the_tables() -> None:
+def test_rows_and_columns_match_the_papers_tables() -> None:
     rows = "ncm-l2 ncm-pca ncm-fda ncm-invcov ncmml ncmml-dot ncmc-10 second knn-l2 knn-pca lmnn lmnn-all lmnn-dynamic"
     usual = [row for row in ncm.BENCH.rows if row not in ncm.ONLY]
     assert usual == [*rows.split(), "ridge", "wsabie", "jscl", "svm", "prior-l2", "prior-ncmml"]
@@ -73,12 +73,12 @@ def test_supervised_methods_ignore_uninformative_columns(errors: dict[str, float
         assert errors[row] < errors["ncm-l2"] - 0.1, row
     assert errors["ncmml"] <= errors["ncm-fda"] + 0.03
     assert errors["ncm-pca"] > errors["ncm-fda"]
-    assert max(errors.values()) < 0.9  # by chance
+    assert max(errors.values()) < 0.9  # chance level
 
 
 def test_rows_of_full_length_are_computed_once_for_all_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
     first = error("ncm-l2", "mnist/32")
-    monkeypatch.setattr(ncm, "choose", lambda *_: pytest.fail("it was known"))
+    monkeypatch.setattr(ncm, "choose", lambda *_: pytest.fail("computed again"))
     assert error("ncm-l2", "mnist/512") == first
 
 
@@ -87,13 +87,13 @@ def test_top_5_is_at_most_top_1() -> None:
 
 
 @pytest.mark.parametrize("row", ["ncm-fda", "svm", "second", "ridge"])
-def test_parameters_are_chosen_from_the_candidates_on_the_training_part_alone(row: str) -> None:
+def test_parameters_are_chosen_from_the_candidates_on_the_training_part_only(row: str) -> None:
     y = np.unique(GIVEN.y, return_inverse=True)[1]
     chosen = choose(METHODS[row], GIVEN.X, y, 6, 0)
     assert chosen in METHODS[row].candidates
     shuffled = GIVEN._replace(y_test=np.random.default_rng(0).permutation(GIVEN.y_test))
     right, wrong = (ncm.places(row, given, 6, 0, (key,)) for key, given in enumerate((GIVEN, shuffled)))
-    assert np.mean(right > 0) < np.mean(wrong > 0)  # the answers are the same, the truth is another
+    assert np.mean(right > 0) < np.mean(wrong > 0)  # the same predictions, other true labels
     assert_array_equal(right[GIVEN.y_test == shuffled.y_test], wrong[GIVEN.y_test == shuffled.y_test])
 
 
@@ -106,7 +106,7 @@ def test_the_candidate_with_the_fewest_errors_on_held_out_rows_wins() -> None:
 
         def scorer(rows):
             asked.append(len(rows))
-            return C * score(rows)  # turned round, the farthest class wins
+            return C * score(rows)  # with a negative C, the farthest class wins
 
         return scorer
 
@@ -132,7 +132,7 @@ def test_metrics_are_tested_on_classes_they_did_not_learn_from(row: str, monkeyp
     assert seen[-1] == (10 * EACH, 10)
 
 
-def test_a_metric_of_other_classes_is_better_than_none() -> None:
+def test_a_metric_learned_from_other_classes_is_better_than_none() -> None:
     assert error("ncmml", "corel5k-deep/held-out") < error("ncm-l2", "corel5k-deep/held-out") - 5
 
 
@@ -150,7 +150,7 @@ def test_methods_have_only_the_columns_that_fit_them() -> None:
     assert {("svm", "mnist/64"), ("prior-l2", "corel5k-deep/new-1"), ("jscl", "ukbench2000/map")} <= set(plan)
 
 
-def test_the_papers_tables_have_its_rows_and_figures() -> None:
+def test_the_papers_tables_have_its_rows_and_results() -> None:
     tables_of_it = {place for place in ncm.BENCH.places() if "fisher" in place[1]}
     assert all(ncm.paper(*place).value is not None and ncm.paper(*place).unlike for place in tables_of_it)
     figures = {
@@ -163,12 +163,12 @@ def test_the_papers_tables_have_its_rows_and_figures() -> None:
     }
     assert {place: ncm.paper(*place).value for place in figures} == figures
     assert ("svm", "corel5k-fisher/128-top5") not in tables_of_it
-    assert ncm.paper("ncmml", "corel5k-deep/new-1").value is None  # a drawing, and lost
+    assert ncm.paper("ncmml", "corel5k-deep/new-1").value is None  # Fig. 9 is a plot without published values
     assert ncm.paper("ncmml", "mnist/64") == tables.PaperFigure()
 
 
 @pytest.mark.parametrize("row", ["ncm-l2", "ncm-fda", "ncmml"])
-def test_retrieval_learns_from_another_set(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrieval_learns_from_another_dataset(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {
         "corel5k-deep": (GIVEN.X, GIVEN.y, GIVEN.y),
         "ukbench2000-deep": (GIVEN.X_test[:40], GIVEN.y_test[:40], GIVEN.y_test[:40]),
@@ -182,13 +182,13 @@ def test_rows_without_projection_have_cells_in_the_papers_tables(monkeypatch: py
     found = dict.fromkeys(("corel5k-fisher", "ukbench2000-fisher"), (GIVEN.X_test, GIVEN.y_test, GIVEN.y_test))
     monkeypatch.setattr(ncm, "unit_vectors", lambda name, *_: found[name])
     first = error("ncm-l2", "corel5k-fisher/full-top5")
-    assert 0 <= first <= error("ncm-l2", "mnist/32")  # one of five places, and the first
+    assert 0 <= first <= error("ncm-l2", "mnist/32")  # the top-5 error is at most the top-1 error
     assert 0 <= error("knn-l2", "corel5k-fisher/held-out-128-top5") <= 100
     assert 0 <= error("svm", "corel5k-fisher/held-in-128-top5") <= 100
     assert 1 <= error("ncm-l2", "ukbench2000-fisher/4r4-128") <= 4
 
 
-def test_halves_are_of_every_class_and_always_the_same() -> None:
+def test_halves_are_stratified_and_reproducible() -> None:
     y = np.array(["b"] * 5 + ["a"] * 4)
     first, second = vectors.halves(y)
     assert_array_equal(np.sort(np.concatenate([first, second])), np.arange(9))
@@ -234,7 +234,7 @@ def test_cifar_has_its_training_and_test_part(tmp_path, monkeypatch) -> None:
     assert {len(given.X), len(given.X_test)} == {4, 2}
 
 
-def test_a_missing_set_is_an_error_before_the_first_cell(tmp_path) -> None:
+def test_a_missing_dataset_is_an_error_before_the_first_cell(tmp_path) -> None:
     with pytest.raises(SourceError, match="There is no dataset mnist in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["mnist/64"])
     with pytest.raises(SourceError, match="There is no dataset ukbench2000 in"):

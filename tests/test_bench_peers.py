@@ -1,4 +1,4 @@
-"""The bench that sets us beside others, on few rows: what is compared is the same thing. Times are never looked at."""
+"""The comparison with other libraries, on few rows: both sides compute the same results. Times are not checked."""
 
 import sys
 
@@ -50,7 +50,7 @@ def small(monkeypatch, tmp_path):
         (peers, "SESSION_ROWS", 800),
     ):
         monkeypatch.setattr(module, name, value)
-    return tmp_path  # as the data folder, which makes what is kept for it this test's own
+    return tmp_path  # a data folder of its own, so that tests do not share cached results
 
 
 def test_every_row_is_filled_or_names_the_missing_package(small):
@@ -66,10 +66,10 @@ def test_every_row_is_filled_or_names_the_missing_package(small):
         exactly = row.startswith(("faiss-flat", "faiss-binary", "sklearn-neighbours", "bc-tree-exact"))
         assert ours.value == theirs.value == 1 if exactly else ours.value > 0.2, row
         if row.startswith(("scan", "sklearn-svc")):
-            assert theirs.value > 0.97, row  # they look at everything, in float32
+            assert theirs.value > 0.97, row  # an exhaustive search in float32
 
 
-def test_a_set_in_the_data_folder_replaces_drawn_rows(small, monkeypatch):
+def test_a_dataset_in_the_data_folder_replaces_synthetic_vectors(small, monkeypatch):
     random = np.random.default_rng(0)
     labels = np.repeat([f"{i}" for i in range(8)], 80)
     X = (3 * random.normal(size=(8, 16))[labels.astype(int)] + random.normal(size=(640, 16))).astype(np.float32)
@@ -89,13 +89,13 @@ def test_times_below_the_clocks_resolution_do_not_divide_by_zero():
     assert 0 < ours_alone < 1e-3 < 1e3 < theirs_alone < float("inf")
 
 
-def test_sets_are_on_request_and_missing_ones_are_errors(tmp_path):
+def test_datasets_are_on_request_and_missing_ones_are_errors(tmp_path):
     assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
     with pytest.raises(SourceError, match="There is no dataset mnist in"):
         tables.plan(BENCH, tmp_path, columns=["mnist/speed"])
 
 
-def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
+def test_metric_learn_runs_in_a_separate_environment(small, monkeypatch):
     (small / "bin").mkdir()
     (small / "bin" / "python").symlink_to(sys.executable)
     monkeypatch.setattr(peers, "METRIC_LEARN", small)
@@ -107,7 +107,7 @@ def test_metric_learn_is_run_in_an_environment_of_its_own(small, monkeypatch):
     assert tables.fill(BENCH, "metric-learn-lmnn", "drawn/theirs", small).value > 0.3
 
 
-def test_the_command_skips_peers_that_are_not_installed(small, capsys):
+def test_the_command_skips_libraries_that_are_not_installed(small, capsys):
     assert cli.run(["bench", "run", "peers", "--rows", "metric-learn-rca", "--columns", "drawn/speed"]) == 0
     assert "metric-learn-rca  drawn/speed  not run: metric-learn needs" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Published sets in their usual layout on a disk, and the papers' protocols on them."""
+"""Published datasets in their usual layout on disk, and their protocols."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ RANDOM = np.random.default_rng(0)
 
 
 def draw(*paths: Path) -> None:
-    """A small picture of its own colour at each path."""
+    """Write a small picture of a different colour to each path."""
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 30), tuple(RANDOM.integers(0, 256, 3).tolist())).save(path)
 
 
-def test_holidays_asks_with_the_first_of_each_group(tmp_path):
+def test_holidays_queries_are_the_first_of_each_group(tmp_path):
     draw(*(tmp_path / "holidays/jpg" / f"{number}.jpg" for number in (100000, 100001, 100002, 100100, 100101)))
     given = load("holidays", tmp_path)
     assert given.queries == [
@@ -39,7 +39,7 @@ def test_ukbench_counts_the_query_itself(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "prefix"), [("oxford5k", "oxc1_"), ("oxford105k", "oxc1_"), ("paris6k", "")])
-def test_landmarks_have_boxes_and_three_lists(tmp_path, name, prefix):
+def test_landmark_queries_have_boxes_and_three_lists(tmp_path, name, prefix):
     home = tmp_path / name
     draw(*(home / "images" / f"all_souls_{number}.jpg" for number in range(6)))
     lists = {"query": f"{prefix}all_souls_0 10.5 5 30 25", "good": "all_souls_1\nall_souls_2", "ok": "all_souls_3"}
@@ -57,7 +57,7 @@ def test_class_folders_and_caltech(tmp_path):
     assert load("caltech101", tmp_path).labels == [{"ant"}]
 
 
-def test_coil_is_named_by_object_and_angle(tmp_path):
+def test_coil_files_are_named_by_object_and_angle(tmp_path):
     draw(*(tmp_path / "coil100-pictures" / name for name in ("obj1__0.png", "obj1__5.png", "obj10__0.png")))
     assert load("coil100-pictures", tmp_path).labels == [{"10"}, {"1"}, {"1"}]
     draw(tmp_path / "coil100-pictures/other.png")
@@ -86,7 +86,7 @@ def test_cifar_binaries_are_records(tmp_path, name, labels):
         load(name, tmp_path)
 
 
-def test_mirflickr_has_a_list_for_each_word(tmp_path):
+def test_mirflickr_has_one_list_per_word(tmp_path):
     home = tmp_path / "mirflickr"
     draw(*(home / f"im{number}.jpg" for number in (1, 2, 10)))
     (home / "annotations").mkdir()
@@ -96,7 +96,7 @@ def test_mirflickr_has_a_list_for_each_word(tmp_path):
     assert load("mirflickr", tmp_path).labels == [{"sky"}, set(), {"sky", "sky_r1"}]
 
 
-def test_nuswide_has_a_line_for_each_picture(tmp_path):
+def test_nuswide_has_one_line_per_picture(tmp_path):
     home = tmp_path / "nuswide"
     for folder in ("ImageList", "TrainTestLabels"):
         (home / folder).mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_nuswide_has_a_line_for_each_picture(tmp_path):
         load("nuswide", tmp_path)
 
 
-def test_a_missing_set_is_an_error_that_says_what_is_expected(tmp_path):
+def test_the_error_for_a_missing_dataset_describes_the_expected_files(tmp_path):
     with pytest.raises(UnknownNameError, match="No dataset named"):
         load("holiday", tmp_path)
     for name in SETS:
@@ -124,7 +124,7 @@ def test_a_missing_set_is_an_error_that_says_what_is_expected(tmp_path):
             load(name, tmp_path)
 
 
-def test_a_bench_runs_the_papers_protocols(tmp_path):
+def test_a_benchmark_runs_the_papers_protocols(tmp_path):
     shades = np.repeat([[200, 30, 30], [30, 30, 200]], 4, axis=0)
     for number, shade in enumerate(shades):
         pixels = (shade + RANDOM.integers(0, 20, (30, 40, 3))).clip(0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Results of benches: kept, resumed, judged and reported."""
+"""Results of benchmarks: stored, resumed, compared with papers and reported."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ CELL = Cell("toy", "one", "x", "mAP", 0.80, 0.79, 0.81, 0.80, "", 0, 1.5, 90.0, 
 
 @pytest.fixture
 def toy(monkeypatch):
-    """A bench that counts its runs."""
+    """A benchmark that counts its runs."""
     runs = []
 
     def run(row, column, data, seed, progress):
@@ -30,7 +30,7 @@ def toy(monkeypatch):
     return runs
 
 
-def test_what_is_appended_is_read_back(tmp_path):
+def test_appended_records_are_read_back(tmp_path):
     file = tmp_path / "figures.jsonl"
     first, second = results.record(CELL), results.record(replace(CELL, row="two", value=float("nan")))
     results.append(file, first)
@@ -71,7 +71,7 @@ def test_an_interrupted_run_resumes(toy, tmp_path, capsys, monkeypatch):
     assert [json.loads(line)["column"] for line in capsys.readouterr().out.splitlines()] == list("xxxxyy")
     assert cli.run([*words, "--columns", "x", "--seed", "1"]) == 0
     assert toy[4:] == [("a", "x", 1), ("b", "x", 1)]
-    monkeypatch.setattr(results, "commit", lambda: "other")  # other code: other figures
+    monkeypatch.setattr(results, "commit", lambda: "other")  # other code, other results
     assert cli.run([*words, "--columns", "x"]) == 0
     assert toy[6:] == [("a", "x", 0), ("b", "x", 0)]
 
@@ -98,7 +98,7 @@ def test_an_interrupted_run_resumes(toy, tmp_path, capsys, monkeypatch):
         ),
     ],
 )
-def test_a_cell_is_judged_by_the_papers_figure(changes, kind, text):
+def test_a_cell_is_compared_with_the_papers_result(changes, kind, text):
     assert judge(replace(CELL, **changes)) == (kind, text)
 
 
@@ -112,7 +112,7 @@ def test_a_cell_is_judged_by_the_papers_figure(changes, kind, text):
         ((0.9, 0.89, 0.91), "ms", "does not hold"),
     ],
 )
-def test_an_order_is_judged_by_the_intervals(better, measure, kind):
+def test_an_order_is_checked_by_the_intervals(better, measure, kind):
     claim = Claim("toy", "x", ("one", "two"), "a table")
     value, low, high = better
     cells = [replace(CELL, measure=measure), replace(CELL, row="two", measure=measure, value=value, low=low, high=high)]
@@ -120,14 +120,14 @@ def test_an_order_is_judged_by_the_intervals(better, measure, kind):
     assert judge_order(claim, cells[:1]) is None
 
 
-def test_columns_are_shown_by_size_and_tables_by_set(tmp_path):
+def test_columns_are_sorted_by_size_and_tables_by_dataset(tmp_path):
     columns = ("mnist/256", "cifar10-deep/64", "mnist/32")
     records = [results.record(replace(CELL, bench="hashing", row="itq", column=column)) for column in columns]
     (section,) = report.sections(records)
     assert [[name for name, _ in shown] for shown, _ in section.parts()] == [["mnist/32", "mnist/256"], [columns[1]]]
 
 
-def test_seeds_become_one_figure_and_the_last_run_counts():
+def test_seeds_are_averaged_and_the_last_run_counts():
     other = replace(CELL, seed=1, value=0.3, low=0.2, high=0.9)
     cells = [CELL, replace(CELL, value=0.1), other, replace(CELL, row="b")]
     merged = report.merge(map(results.record, cells))
@@ -156,7 +156,7 @@ def test_the_report_is_one_page(tmp_path, capsys):
     assert "| `one` |  | 0.800" in text
 
 
-def test_any_number_of_reasons_has_letters(tmp_path):
+def test_any_number_of_reasons_gets_letters(tmp_path):
     cells = [replace(CELL, row=f"r{i}", unlike=f"reason {i}") for i in range(28)]
     text = report.write_markdown([results.record(cell) for cell in cells], tmp_path / "a.md").read_text()
     for letters, i in (("a", 0), ("z", 25), ("aa", 26), ("ab", 27)):
@@ -178,7 +178,7 @@ def test_a_report_needs_results_and_a_target(tmp_path, capsys):
     assert "The folder /none does not exist. Create it first." in capsys.readouterr().err
 
 
-def test_all_benches_have_no_common_rows(capsys):
+def test_rows_cannot_be_chosen_for_all_benchmarks(capsys):
     assert cli.run(["bench", "run", "all", "--data", ".", "--rows", "deep"]) == 2
     assert "need one benchmark" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ def small(monkeypatch):
         cached.cache_clear()
 
 
-def test_a_power_law_has_its_exponent():
+def test_the_exponent_of_a_power_law_is_found():
     exponent, low, high = slope([10, 100, 1_000, 10_000], [2 * n**1.5 for n in (10, 100, 1_000, 10_000)])
     assert exponent == low == high == 1.5
     exponent, low, high = slope([10, 100, 1_000, 10_000], [1.0, 12.0, 90.0, 1_050.0])
@@ -28,7 +28,7 @@ def test_a_power_law_has_its_exponent():
     assert low < exponent < high
 
 
-def test_slow_columns_are_on_request():
+def test_slow_columns_run_on_request():
     plan = tables.plan(BENCH, "")
     columns = {column for _, column in plan}
     assert columns == {f"ms-{n}" for n in scaling.SIZES if n <= 1_000_000}
@@ -40,7 +40,7 @@ def test_slow_columns_are_on_request():
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("row", ["memory", "store", "fit-pca", "encode-itq", "search-flat", "search-itq", "round-flat"])
-def test_a_row_is_timed_and_grows_by_some_exponent(row):
+def test_a_row_has_times_and_an_exponent(row):
     cell = tables.fill(BENCH, row, "ms-1000", "")
     assert 0 < cell.low <= cell.value <= cell.high
     grown = tables.fill(BENCH, row, "exponent", "")
@@ -54,7 +54,7 @@ def test_indexes_are_built_once_and_searched(row):
 
 
 @pytest.mark.usefixtures("small")
-def test_bytes_are_those_that_the_index_holds():
+def test_bytes_are_the_memory_of_the_index():
     assert scaling.build_index("hamming", 1_000, 64, 0).bytes == pytest.approx(8 + 25, rel=0.1)
     assert scaling.store_vectors("", 500, 8, 0).bytes > 4 * 8
 
@@ -65,7 +65,7 @@ def test_a_prediction_is_divided_by_the_measured_time():
     assert scaling.predicted("search-itq", 1_000, 64, REFERENCE_MACHINE) == CURVES["search-itq"].seconds(1_000, 8)
 
 
-def test_curves_are_drawn_on_logarithmic_axes():
+def test_curves_have_logarithmic_axes():
     cells = [
         tables.Cell("scaling", "flat", f"ms-{n}", "ms", n / 1e3, n / 1e3, n / 1e3, None, "", 0, 1.0, 1.0, n)
         for n in (1_000, 10_000, 100_000)
@@ -74,7 +74,7 @@ def test_curves_are_drawn_on_logarithmic_axes():
     assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
-def test_many_curves_have_a_panel_per_kind():
+def test_many_curves_are_split_into_one_panel_per_kind():
     cells = [
         tables.Cell("scaling", row, f"ms-{n}", "ms", 1.0, 1.0, 1.0, None, "", 0, 1.0, 1.0, n)
         for row in (*(f"fit-{one}" for one in range(12)), *(f"search-{one}" for one in range(10)), "add")

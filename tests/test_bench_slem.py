@@ -1,4 +1,4 @@
-"""The bench of SLEM: who is a negative, who is the test, and that nothing of the test is used for the choice."""
+"""The benchmark of SLEM: negatives, test part, and parameters chosen without the test part."""
 
 import json
 import tarfile
@@ -23,11 +23,11 @@ OBJECTS, PER_OBJECT = 48, 4
 
 
 def quiet(*_: object) -> None:
-    """No progress."""
+    """Ignore progress."""
 
 
 def make_base(foreign: int = 0) -> Base:
-    """Objects seen four times: what tells them apart is small, what all views vary in is large."""
+    """Return four views of each object, with small differences between objects and large ones between views."""
     random = np.random.default_rng(0)
     things = np.repeat(random.normal(size=(OBJECTS, 24)) * ([0.2] * 20 + [0.0] * 4), PER_OBJECT, axis=0)
     views = random.normal(size=(len(things), 24)) * ([0.05] * 20 + [1.0] * 4)
@@ -52,7 +52,7 @@ def outcomes(base: Base) -> dict[str, Outcome]:
         return {name: slem.measure(name, base, quiet) for name in slem.ROWS}
 
 
-def test_rows_and_columns_are_those_of_the_table() -> None:
+def test_rows_and_columns_match_the_papers_table() -> None:
     kernels = [f"{kernel}-{rank}" for kernel in ("gaussian", "poly") for rank in (16, 32, 256, "full")]
     assert list(slem.BENCH.rows) == ["cosine", "pcaw", "lda", "esvm", "linear", *kernels]
     for feature in ("deep", "vlad", "fisher", "classic"):
@@ -61,7 +61,7 @@ def test_rows_and_columns_are_those_of_the_table() -> None:
 
 
 def test_ukbench_is_split_by_the_number_of_the_object() -> None:
-    labels = np.random.default_rng(0).permutation(np.arange(2000) // 4).astype(str)  # in any order
+    labels = np.random.default_rng(0).permutation(np.arange(2000) // 4).astype(str)  # in random order
     pool, asked, test = slem.split(labels)
     assert set(labels[pool]) == {str(i) for i in range(125)}
     assert set(labels[asked]) == {str(i) for i in range(125, 250)}
@@ -69,7 +69,7 @@ def test_ukbench_is_split_by_the_number_of_the_object() -> None:
     assert_array_equal(np.sort(np.concatenate([pool, asked, test])), np.arange(2000))
 
 
-@pytest.mark.parametrize("shown", [7, 500], ids=["in chunks", "at once"])
+@pytest.mark.parametrize("shown", [7, 500], ids=["in chunks", "in one batch"])
 def test_ranks_equal_the_reference(base: Base, shown: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slem, "CHUNK_BYTES", 64 * len(base.X) * shown)
     precision, found = slem.rank(L2(), base.X, base.X, base.labels, quiet)
@@ -115,7 +115,7 @@ def test_parameters_are_chosen_from_the_candidates(outcomes: dict[str, Outcome])
     assert outcomes["esvm"].params in slem.HINGE
 
 
-def test_the_choice_does_not_see_the_test(base: Base, outcomes: dict[str, Outcome]) -> None:
+def test_parameters_are_chosen_without_the_test_part(base: Base, outcomes: dict[str, Outcome]) -> None:
     test = slem.split(base.labels)[2]
     X, labels = base.X.copy(), base.labels.copy()
     labels[test] = np.random.default_rng(1).permutation(labels[test])
@@ -126,7 +126,7 @@ def test_the_choice_does_not_see_the_test(base: Base, outcomes: dict[str, Outcom
     assert slem.measure("linear", base._replace(X=X), quiet).params == outcomes["linear"].params
 
 
-def test_foreign_negatives_replace_the_sets_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_negatives_replace_those_of_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     base = make_base(foreign=500)
     pools = []
 
@@ -143,7 +143,7 @@ def test_foreign_negatives_replace_the_sets_own(monkeypatch: pytest.MonkeyPatch)
     assert_array_equal(pools[0], pools[1][:OBJECTS])
 
 
-def test_a_collections_own_pool_is_the_test_with_the_same_parameters(
+def test_the_own_pool_is_the_test_part_with_the_same_parameters(
     base: Base, outcomes: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pools = []
@@ -161,7 +161,7 @@ def test_a_collections_own_pool_is_the_test_with_the_same_parameters(
     assert_array_equal(pools[-1], base.X[slem.split(base.labels)[2]])
 
 
-def test_esvm_is_calibrated_on_few_and_tested_on_an_even_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_esvm_is_calibrated_and_tested_on_balanced_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.repeat(np.arange(125), 4).astype(str)
     few = slem._few(labels)
     assert len(set(few.tolist())) == slem.FEW
@@ -175,7 +175,7 @@ def test_esvm_is_calibrated_on_few_and_tested_on_an_even_part(monkeypatch: pytes
     assert_array_equal(np.sort(slem._thin(rows, three, 300)), np.arange(300))
 
 
-def test_long_rows_are_replaced_by_short_ones_with_the_same_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_rows_are_replaced_by_short_ones_with_the_same_inner_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slem, "_BASES", {})
     X = np.random.default_rng(0).normal(size=(30, 200)).astype(np.float32)
     X[3] = X[4]
@@ -189,7 +189,7 @@ def test_long_rows_are_replaced_by_short_ones_with_the_same_products(monkeypatch
 
 @pytest.fixture(scope="module")
 def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder whose ukbench is the drawn pictures, each kind an object."""
+    """A data folder with the synthetic pictures as ukbench; each kind is an object."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "ukbench2000").mkdir()
     with tarfile.open(folder / "ukbench2000/ukbench2000_max256.tar", "w") as archive:
@@ -198,13 +198,13 @@ def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_missing_set_is_an_error_before_the_first_cell(data: Path) -> None:
+def test_a_missing_dataset_is_an_error_before_the_first_cell(data: Path) -> None:
     tables.plan(slem.BENCH, data, columns=["ukbench2000/deep"])
     with pytest.raises(SourceError, match="There is no dataset corel5k in"):
         tables.plan(slem.BENCH, data, columns=["ukbench2000/deep-foreign"])
 
 
-def test_the_command_makes_vectors_once_and_shares_what_columns_share(
+def test_the_command_computes_vectors_once_and_columns_share_results(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(slem, "base_recipe", lambda _: "base = color()")  # no network needed
@@ -216,7 +216,7 @@ def test_the_command_makes_vectors_once_and_shares_what_columns_share(
     assert cli.run([*words, ",".join(names)]) == 0
     cells = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [cell["measure"] for cell in cells[::2]] == ["mAP", "4·recall@4", "ms"]
-    assert calls == ["cosine", "linear"]  # three columns, one calibration each
+    assert calls == ["cosine", "linear"]  # one calibration per row, shared by three columns
     assert all(cell["low"] <= cell["value"] <= cell["high"] for cell in cells)
     assert [(cell["paper"], bool(cell["unlike"])) for cell in cells[1:3]] == [(0.823, True), (None, False)]
     X, labels, _ = describe("ukbench2000", "color", data)

@@ -1,4 +1,4 @@
-"""Descriptors of image sets, kept between runs."""
+"""Vectors of image datasets, cached between runs."""
 
 import io
 import tarfile
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("read_here")
 
 @pytest.fixture
 def data(tmp_path):
-    """A corel1k of two classes of two."""
+    """A corel1k of two classes with two pictures each."""
     (tmp_path / "data" / "corel1k").mkdir(parents=True)
     write(tmp_path / "data" / "corel1k" / "corel1k.tar", seed=0)
     return tmp_path / "data"
@@ -35,48 +35,48 @@ def write(archive, seed):
 
 
 @pytest.fixture
-def made(monkeypatch):
-    """How often descriptors were really made."""
+def computed(monkeypatch):
+    """The recipes of all calls that computed vectors."""
     calls, real = [], vectors._make
     monkeypatch.setattr(vectors, "_make", lambda *given: calls.append(given[1]) or real(*given))
     return calls
 
 
-def again(monkeypatch):
-    monkeypatch.setattr(vectors, "_MADE", {})  # as a new process would have it
+def forget(monkeypatch):
+    monkeypatch.setattr(vectors, "_MADE", {})  # as in a new process
 
 
-def test_cached_vectors_equal_the_computed_ones(data, tmp_path, made, monkeypatch):
+def test_cached_vectors_equal_the_computed_ones(data, tmp_path, computed, monkeypatch):
     with caching(tmp_path / "kept"):
         first = describe("corel1k", "color", data)
-        again(monkeypatch)
+        forget(monkeypatch)
         second = describe("corel1k", "color", data)
-    assert made == ["color"]
+    assert computed == ["color"]
     assert sorted(first.names) == ["beach/0.png", "beach/1.png", "bus/2.png", "bus/3.png"]
     assert all(name.startswith(label) for label, name in zip(first.labels, first.names, strict=True))
     for one, other in zip(first, second, strict=True):
         assert_array_equal(one, other)
 
 
-def test_another_recipe_archive_or_code_is_computed_again(data, tmp_path, made, monkeypatch):
+def test_another_recipe_archive_or_code_is_computed_again(data, tmp_path, computed, monkeypatch):
     with caching(tmp_path / "kept"):
         describe("corel1k", "color", data)
         describe("corel1k", "base = color()", data)
-        again(monkeypatch)
+        forget(monkeypatch)
         write(data / "corel1k" / "corel1k.tar", seed=1)
         describe("corel1k", "color", data)
-        again(monkeypatch)
+        forget(monkeypatch)
         monkeypatch.setattr(vectors, "_code", lambda: "changed")
         describe("corel1k", "color", data)
-    assert made == ["color", "base = color()", "color", "color"]
+    assert computed == ["color", "base = color()", "color", "color"]
     assert len(list((tmp_path / "kept").glob("*.npz"))) == 4
 
 
-def test_nothing_is_cached_by_default(data, tmp_path, made, monkeypatch):
+def test_nothing_is_cached_by_default(data, tmp_path, computed, monkeypatch):
     describe("corel1k", "color", data)
-    again(monkeypatch)
+    forget(monkeypatch)
     describe("corel1k", "color", data)
-    assert made == ["color", "color"]
+    assert computed == ["color", "color"]
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 

@@ -1,4 +1,4 @@
-"""Every program in benchmarks/ can be imported: a renamed name would otherwise go unnoticed until somebody runs it."""
+"""Every program in benchmarks/ can be imported. Otherwise a broken import would go unnoticed until the next run."""
 
 import importlib.util
 from pathlib import Path

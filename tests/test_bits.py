@@ -1,4 +1,4 @@
-"""Packed bits and queries of codes: each equals a loop over single bits."""
+"""Packed bits and queries of codes, compared with loops over single bits."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ from reference import codes as slow
 
 @st.composite
 def pairs(draw):
-    """Two matrices of codes of the same length, 1 to 17 bytes: words, and what is left of one."""
+    """Two matrices of codes of the same length, 1 to 17 bytes: whole words and a remainder."""
     width = draw(st.sampled_from([1, 3, 8, 9, 16, 17]))
     return [draw(arrays(np.uint8, (draw(st.integers(0, 5)), width))) for _ in range(2)]
 
 
 @given(arrays(bool, st.tuples(st.integers(0, 5), st.sampled_from([8, 16, 72]))))
-def test_unpacked_is_what_was_packed(flags):
+def test_unpack_inverts_pack(flags):
     codes = pack(flags)
     assert codes.dtype == np.uint8
     assert codes.shape == (len(flags), flags.shape[1] // 8)
@@ -31,14 +31,14 @@ def test_unpacked_is_what_was_packed(flags):
 
 @given(pairs())
 @settings(max_examples=60)
-def test_distances_are_counted_bit_by_bit(both):
+def test_distances_equal_a_count_bit_by_bit(both):
     A, B = both
     expected = np.array([[slow.hamming(a, b) for b in B] for a in A]).reshape(len(A), len(B))
     np.testing.assert_array_equal(hamming(A, B), expected)
     np.testing.assert_array_equal(CodeQuery(A).score(B), expected)
 
 
-def test_many_rows_go_through_in_parts():
+def test_distances_of_many_rows_are_correct():
     random = np.random.default_rng(0)
     A, B = (random.integers(0, 256, (n, 16), np.uint8) for n in (600, 700))
     expected = (unpack(A)[:, None] != unpack(B)).sum(axis=2)
@@ -47,9 +47,9 @@ def test_many_rows_go_through_in_parts():
 
 @given(pairs(), st.booleans(), st.integers(0, 9))
 @settings(max_examples=60)
-def test_weights_are_added_up_bit_by_bit(both, own, seed):
+def test_weighted_distances_equal_a_sum_bit_by_bit(both, own, seed):
     A, B = both
-    W = np.random.default_rng(seed).integers(0, 8, (len(A), 8 * A.shape[1]))  # whole numbers: sums are exact
+    W = np.random.default_rng(seed).integers(0, 8, (len(A), 8 * A.shape[1]))  # integers, so that sums are exact
     W = W if own or not len(A) else W[0]
     each = np.broadcast_to(W, (len(A), 8 * A.shape[1]))
     expected = np.array([[slow.hamming(a, b, w) for b in B] for a, w in zip(A, each, strict=True)])
@@ -60,7 +60,7 @@ def test_weights_are_added_up_bit_by_bit(both, own, seed):
 
 @given(pairs())
 @settings(max_examples=60)
-def test_spherical_distances_are_counted_bit_by_bit(both):
+def test_spherical_distances_equal_a_count_bit_by_bit(both):
     A, B = both
     scores = SphericalQuery(A).score(B)
     for i, a in enumerate(A):

@@ -1,4 +1,4 @@
-"""λ and γ chosen inside a collection."""
+"""Calibration of λ and γ in a collection."""
 
 import shutil
 
@@ -23,12 +23,12 @@ FEATURE = create("feature", "fourier()")
 
 
 def altered(collection, ids):
-    """Vectors (m, VARIANTS, d), read and described one by one."""
+    """Return the vectors of the variants of pictures, (m, VARIANTS, d), computed one by one."""
     items = collection.get(ids)
     return np.stack([FEATURE.extract(variants(read(items[item].paths[0]).pixels)) for item in ids])
 
 
-def test_the_choice_is_that_of_altered_pictures_against_the_whole_collection(filled):
+def test_parameters_are_chosen_by_altered_pictures_against_the_whole_collection(filled):
     ids, X = filled.vectors("plain")
     report = filled.calibrate("slem()", workers=1)
     lams = [trial.params for trial in report.trials]
@@ -44,7 +44,7 @@ def test_the_choice_is_that_of_altered_pictures_against_the_whole_collection(fil
     np.testing.assert_allclose(filled.vectors("slem")[1], expected, atol=1e-3)
 
 
-def test_the_same_again_gives_the_same_by_any_name_of_the_space(filled):
+def test_calibration_is_reproducible_under_every_name_of_the_space(filled):
     first = filled.calibrate("slem()", workers=1)
     assert filled.calibrate("slem", workers=1) == first
     assert filled.calibrate("slem(lam=7.0)") == first
@@ -52,17 +52,17 @@ def test_the_same_again_gives_the_same_by_any_name_of_the_space(filled):
         filled.calibrate("slem = fourier() | pca(dim=3) | slem()", workers=1)
 
 
-def test_a_kernel_gets_both_of_its_parameters_and_keeps_the_others(filled):
+def test_a_kernel_gets_both_parameters_and_keeps_the_others(filled):
     report = filled.calibrate("kernelslem(rank=8)", workers=1)
     assert len(report.trials) == 7
-    assert set(report.params) == {"lam", "gamma"}  # γ by the typical distance in the pool
+    assert set(report.params) == {"lam", "gamma"}  # γ from the typical distance in the pool
     X = filled.vectors("plain")[1]
     assert report.params["gamma"] == float(f"{typical_gamma('gaussian', X):.3g}")
     assert create("transform", report.chain[-1]).rank == 8
     assert filled.search(next(filled.items()).id, space="kernelslem", k=1)[0].score < 1e-3
 
 
-def test_earlier_transforms_are_fitted_as_they_will_be(filled):
+def test_earlier_transforms_are_fitted_as_in_the_final_space(filled):
     ids, X = filled.vectors("plain")
     report = filled.calibrate("own = fourier() | pca(dim=4) | slem()", workers=1)
     pca = PCA(dim=4).fit(X)
@@ -76,7 +76,7 @@ def test_earlier_transforms_are_fitted_as_they_will_be(filled):
     )
 
 
-def test_the_pool_may_come_from_outside_but_never_holds_what_asks(filled, pictures, tmp_path):
+def test_a_pool_from_another_collection_excludes_the_queries(filled, pictures, tmp_path):
     with Collection(tmp_path / "other", create=True) as other:
         other.add(pictures / "night", pictures / "stripes", pictures / "fish", recipes=["plain = fourier()"], workers=1)
         theirs = other.vectors("plain")[0]
@@ -86,7 +86,7 @@ def test_the_pool_may_come_from_outside_but_never_holds_what_asks(filled, pictur
     assert report.pool == 12 - np.isin(asked, theirs).sum()
 
 
-def test_labels_decide_where_they_are_asked(filled, pictures):
+def test_labels_are_used_on_request(filled, pictures):
     with pytest.raises(InputError, match="exactly one label"):
         filled.calibrate("slem()", labels=True)
     filled.import_labels(pictures)
@@ -98,7 +98,7 @@ def test_labels_decide_where_they_are_asked(filled, pictures):
     assert (report.questions, report.pool) == (10, 20)
 
 
-def test_candidates_follow_the_length_of_rows():
+def test_candidates_scale_with_the_length_of_vectors():
     rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     one = calibration._candidates(["lam"], parse("slem()"), rows, labels=False)
@@ -110,27 +110,27 @@ def test_candidates_follow_the_length_of_rows():
     assert sorted({candidate["gamma"] for candidate in both}) == [0.001, 0.003, 0.01, 0.03]
 
 
-def test_what_has_no_lam_is_refused(filled):
+def test_transforms_without_lam_are_refused(filled):
     with pytest.raises(InputError, match="must have the option lam"):
         filled.calibrate("plain")
     with pytest.raises(InputError, match="must have the option lam"):
         filled.calibrate("flat = fourier() | pca(dim=4)")
 
 
-def test_few_pictures_or_files_that_are_gone_are_refused(tmp_path, pictures):
+def test_too_few_pictures_are_refused_and_missing_files_are_replaced(tmp_path, pictures):
     shutil.copytree(pictures / "fish", tmp_path / "fish")
     with Collection(tmp_path / "few", create=True) as few:
         few.add(tmp_path / "fish", recipes=["plain = fourier()"], workers=1)
         with pytest.raises(InputError, match="at least 8 pictures"):
             few.calibrate("slem()", workers=1)
-        assert [row["name"] for row in few.stats()["spaces"]] == ["plain"]  # nothing is left of it
+        assert [row["name"] for row in few.stats()["spaces"]] == ["plain"]  # the space was not created
         few.add(pictures / "night", recipes=["plain = fourier()"], workers=1)
         shutil.rmtree(tmp_path / "fish")
-        report = few.calibrate("slem()", workers=1)  # others take the place of those that are gone
+        report = few.calibrate("slem()", workers=1)  # other pictures replace the missing ones
         assert (report.questions, report.pool, report.space) == (2, 8, "slem")
 
 
-def test_variants_are_pictures_unlike_the_original_and_the_same_each_time():
+def test_variants_differ_from_the_original_and_are_reproducible():
     for shape in [(1, 1, 3), (64, 48, 3), (10, 300, 3)]:
         image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
         made = variants(image)

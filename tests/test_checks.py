@@ -1,4 +1,4 @@
-"""Every registered component keeps the contract of its kind."""
+"""Every registered component passes the conformance checks of its kind."""
 
 import pytest
 

@@ -16,7 +16,7 @@ def test_the_index_depends_on_the_number_of_rows():
 
 
 class Forgetful(Flat):
-    """Finds only the first half of the answers, unless the search is exact."""
+    """An index that finds only the first half of the neighbours, unless the search is exact."""
 
     def search(self, query, k, *, effort=None, **filters):
         hits = super().search(query, k, effort=effort, **filters)
@@ -25,7 +25,7 @@ class Forgetful(Flat):
         return hits
 
 
-def test_recall_is_the_share_of_the_neighbours_that_are_found():
+def test_recall_is_the_fraction_of_neighbours_found():
     index = Forgetful()
     X = np.random.default_rng(0).normal(size=(500, 4)).astype(np.float32)
     index.add(np.arange(500), X)

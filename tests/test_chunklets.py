@@ -16,11 +16,11 @@ BOTH = pytest.mark.parametrize("kind", [Rca, Dca])
 
 
 @parametrize_with_checks([Rca(), Dca()])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 
 
-def test_rca_is_that_of_metric_learn():
+def test_rca_equals_that_of_metric_learn():
     theirs = np.load(Path(__file__).parent / "golden" / "metric_learn.npz")
     W = Rca(lam=0).fit(theirs["X"], chunklets=theirs["chunklets"]).W_.astype(np.float64)
     np.testing.assert_allclose(W.T @ W, theirs["rca"], rtol=1e-4, atol=1e-6)
@@ -28,7 +28,7 @@ def test_rca_is_that_of_metric_learn():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
-def test_the_metric_of_rca_is_the_inverse_of_what_plain_loops_sum_up(seed):
+def test_the_metric_of_rca_is_the_inverse_within_class_covariance(seed):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(40, 3)) * [1, 2, 3], random.integers(0, 3, 40)
     covariance = np.zeros((3, 3))
@@ -62,7 +62,7 @@ def test_dca_gives_the_best_ratio_in_the_span_of_the_means(seed, C):
 
 
 @BOTH
-def test_chunklets_take_the_place_of_labels_and_rows_in_none_do_not_count(kind):
+def test_chunklets_replace_labels_and_rows_without_a_chunklet_are_ignored(kind):
     some = np.arange(200) < 150
     chunklets = np.where(some, Y, -1)
     np.testing.assert_allclose(
@@ -71,14 +71,14 @@ def test_chunklets_take_the_place_of_labels_and_rows_in_none_do_not_count(kind):
 
 
 @BOTH
-def test_torch_gives_the_same_numbers(kind):
+def test_torch_gives_the_same_results(kind):
     torch = pytest.importorskip("torch")
     ours, theirs = kind().fit(X, Y), kind().fit(torch.from_numpy(X), torch.from_numpy(Y))
     np.testing.assert_allclose(theirs.transform(torch.from_numpy(X)).numpy(), ours.transform(X), atol=1e-4)
 
 
 @BOTH
-def test_what_cannot_be_learned_from_is_refused(kind):
+def test_invalid_training_data_is_refused(kind):
     with pytest.raises(InputError, match=r"lam must be a finite number of at least 0. Got -1"):
         kind(lam=-1).fit(X, Y)
     with pytest.raises(InputError, match="at least 2 classes"):
@@ -90,6 +90,6 @@ def test_what_cannot_be_learned_from_is_refused(kind):
 
 
 @BOTH
-def test_rows_alone_in_their_class_and_rows_all_alike_give_finite_numbers(kind):
+def test_classes_of_one_row_and_equal_rows_give_finite_results(kind):
     assert np.isfinite(kind().fit(X, np.arange(200)).transform(X)).all()
     assert np.isfinite(kind().fit(np.ones((6, 5)), np.arange(6) % 2).transform(X)).all()

@@ -1,4 +1,4 @@
-"""Classes in memory keep in step with labels, pictures and spaces, and are what a fresh look gives."""
+"""The class model in memory follows changes of labels, pictures and spaces, and equals a newly built one."""
 
 import threading
 
@@ -19,7 +19,7 @@ QUERIES = np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32)
 
 
 def put(store, items):
-    """Pictures with these numbers come into the collection."""
+    """Add pictures with these ids to the collection."""
     ids = np.array(sorted(items), np.int64)
     pending = store.vectors.write("color()", ids, X[ids])
     with store.transaction():
@@ -28,7 +28,7 @@ def put(store, items):
 
 
 def start(folder):
-    """A collection of twelve pictures, whose vectors are X."""
+    """Create a collection of twelve pictures with the vectors X."""
     store = Store(folder / "c", create=True)
     with store.writer():
         with store.transaction():
@@ -50,7 +50,7 @@ def label(store, *pairs):
 
 
 def nearest_means(store):
-    """The classes nearest to each query by the plainest code there is; one alone, or several at the same distance."""
+    """Return for each query the set of nearest classes, with several at the same distance, by brute force."""
     means = {}
     for name in store.judgements.label_counts():
         items = [item for item in store.judgements.items_with(name).tolist() if store.items.get([item])]
@@ -66,18 +66,18 @@ def agree(guesses, nearest):
 
 steps = st.one_of(
     st.tuples(st.just("label"), st.integers(0, 11), st.sampled_from("abc")),
-    st.tuples(st.just("take back"), st.integers(0, 11), st.sampled_from("abc")),
-    st.tuples(st.sampled_from(["go", "come"]), st.integers(0, 11), st.just("")),
+    st.tuples(st.just("remove label"), st.integers(0, 11), st.sampled_from("abc")),
+    st.tuples(st.sampled_from(["remove", "add"]), st.integers(0, 11), st.just("")),
     st.tuples(st.just("rename"), st.sampled_from("abc"), st.sampled_from("abcd")),
     st.tuples(st.just("merge"), st.sampled_from("abc"), st.sampled_from("abc")),
 )
 
 
-def take(store, verb, one, other):
+def apply(store, verb, one, other):
     names = store.judgements.classes
     if verb == "label":
         label(store, (one, other))
-    elif verb == "take back":
+    elif verb == "remove label":
         store.judgements.remove_labels([(one, other)])
     elif verb == "rename":
         names.rename(one, other)
@@ -85,31 +85,31 @@ def take(store, verb, one, other):
         names.merge([one, other], into=other)
     else:
         with store.writer():
-            if verb == "come" and not store.items.get([one]):
+            if verb == "add" and not store.items.get([one]):
                 put(store, [one])
-            elif verb == "go":
+            elif verb == "remove":
                 with store.transaction():
                     store.remove([one])
 
 
 @pytest.mark.parametrize("kind", ["ncm", "second"])
 @settings(max_examples=12)
-@given(told=st.lists(steps, min_size=1, max_size=10))
-def test_one_step_after_the_other_is_what_a_fresh_look_gives(tmp_path_factory, kind, told):
+@given(changes=st.lists(steps, min_size=1, max_size=10))
+def test_an_updated_model_equals_a_newly_built_one(tmp_path_factory, kind, changes):
     store = start(tmp_path_factory.mktemp("made"))
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c"))
     spaces = Spaces(store)
     Classes(spaces).use(kind=kind)
     kept = ClassModel(spaces)
     kept.predict(QUERIES)
-    for step in told:
+    for step in changes:
         try:
-            take(store, *step)
+            apply(store, *step)
         except InputError:
             continue
         try:
             fresh = ClassModel(Spaces(store)).predict(QUERIES)
-        except InputError:  # nobody is left
+        except InputError:  # no class has a picture
             with pytest.raises(InputError, match="No class has a picture"):
                 kept.predict(QUERIES)
             continue
@@ -122,7 +122,7 @@ def test_one_step_after_the_other_is_what_a_fresh_look_gives(tmp_path_factory, k
     store.close()
 
 
-def test_a_step_costs_its_own_rows_only(store, monkeypatch):
+def test_an_update_reads_only_the_changed_rows(store, monkeypatch):
     from lookalike.classes.open_set import OpenSet
 
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
@@ -139,7 +139,7 @@ def test_a_step_costs_its_own_rows_only(store, monkeypatch):
     assert (added, removed) == ([2], [1])
 
 
-def test_a_model_that_is_behind_a_forgotten_log_looks_at_everything_again(store):
+def test_a_model_older_than_the_log_is_rebuilt(store):
     label(store, (0, "a"), (1, "b"))
     model = ClassModel(Spaces(store))
     model.predict(QUERIES)
@@ -149,7 +149,7 @@ def test_a_model_that_is_behind_a_forgotten_log_looks_at_everything_again(store)
     assert agree(model.predict(QUERIES), nearest_means(store))
 
 
-def test_threads_that_label_and_classify_at_once_end_in_the_same_state(store):
+def test_threads_that_label_and_classify_concurrently_end_in_the_same_state(store):
     label(store, (0, "a"), (1, "b"))
     spaces = Spaces(store)
     model = ClassModel(spaces)
@@ -183,7 +183,7 @@ def test_a_picture_with_two_labels_counts_for_both(store):
     assert guess.probability == pytest.approx(guess.runner_up_probability)
 
 
-def test_what_is_rejected_is_not_said_and_what_remains_sums_to_one(store):
+def test_rejected_classes_are_not_predicted_and_the_other_probabilities_sum_to_one(store):
     label(store, *((item, "abc"[item % 3]) for item in range(12)))
     model = ClassModel(Spaces(store))
     (guess,) = model.predict(QUERIES[:1])
@@ -194,7 +194,7 @@ def test_what_is_rejected_is_not_said_and_what_remains_sums_to_one(store):
     assert (nothing.label, nothing.nearest, nothing.runner_up, nothing.probability) == (None, None, None, 0.0)
 
 
-def test_probabilities_and_refusals_are_those_of_the_classifier(store):
+def test_probabilities_and_none_of_these_match_the_classifier(store):
     from lookalike.classes.open_set import OpenSet
 
     labels = ["abc"[item % 3] for item in range(12)]
@@ -208,14 +208,14 @@ def test_probabilities_and_refusals_are_those_of_the_classifier(store):
     np.testing.assert_allclose([guess.probability for guess in guesses], best, atol=1e-4)
 
 
-def test_any_text_is_a_name(store):
+def test_a_class_can_have_any_name(store):
     names = ["none of these", "-1", "0", "größe \udcff", "a" * 1_000]
     label(store, *enumerate(names))
     guesses = ClassModel(Spaces(store)).predict(X[:5])
     assert [guess.label for guess in guesses] == names
 
 
-def test_other_settings_and_another_hierarchy_count_at_once(store):
+def test_changed_settings_and_hierarchies_take_effect_immediately(store):
     classes = Classes(Spaces(store))
     classes.add("a", [0, 1])
     classes.add("b", [2, 3])
@@ -232,7 +232,7 @@ def test_other_settings_and_another_hierarchy_count_at_once(store):
     assert classes._model.state().model.startswith("second")
 
 
-def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_changed(store, monkeypatch):
+def test_the_model_is_recalibrated_when_enough_labels_have_changed(store, monkeypatch):
     from lookalike.classes.open_set import OpenSet
     from lookalike.collection import class_model
 
@@ -243,13 +243,13 @@ def test_how_sure_to_be_is_chosen_anew_when_a_hundredth_of_the_labels_has_change
     chosen = []
     again = OpenSet.recalibrate
     monkeypatch.setattr(OpenSet, "recalibrate", lambda self, X, y: chosen.append(len(X)) or again(self, X, y))
-    for item in (8, 9, 10):  # the third makes it 3 of 11, more than a quarter
+    for item in (8, 9, 10):  # after the third, 3 of 11 labels have changed, more than a quarter
         label(store, (item, "abc"[item % 3]))
-        assert agree(model.predict(QUERIES), nearest_means(store))  # means are those of now, at any time
+        assert agree(model.predict(QUERIES), nearest_means(store))  # the means are always current
     assert chosen == [11]
 
 
-def test_as_soon_as_a_class_has_two_pictures_none_of_these_can_be_told(store, monkeypatch):
+def test_none_of_these_is_possible_once_a_class_has_two_pictures(store, monkeypatch):
     from lookalike.collection import class_model
 
     monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 1.0)

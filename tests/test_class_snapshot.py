@@ -1,4 +1,4 @@
-"""A copy of the class model on the disk, and what changed since, is what a look at everything gives; or costs time."""
+"""Snapshots of the class model on disk: a snapshot plus later changes equals a model built from all labels."""
 
 import contextlib
 import multiprocessing
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.test_class_model import QUERIES, X, agree, label, nearest_means, put, start, steps, take
+from tests.test_class_model import QUERIES, X, agree, apply, label, nearest_means, put, start, steps
 
 from lookalike.collection import class_model
 from lookalike.collection.class_model import ClassModel, LabelTable
@@ -18,11 +18,11 @@ from lookalike.collection.space import Spaces
 from lookalike.errors import InputError
 from lookalike.store import models
 from lookalike.store.directory import Store
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 
 @pytest.fixture(autouse=True)
-def every_copy_is_worth_it(monkeypatch):
+def always_write_snapshots(monkeypatch):
     monkeypatch.setattr(class_model, "SNAPSHOT_MIN", 1)
     monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 0.0)
 
@@ -35,27 +35,27 @@ def store(tmp_path):
 
 
 def opened(store):
-    """As a new process has it."""
+    """Return a model as a new process would load it."""
     return ClassModel(Spaces(store))
 
 
-def read_nothing(monkeypatch, store):
-    """From now on nobody may read all labels."""
+def forbid_full_reads(monkeypatch, store):
+    """Make any later attempt to read all labels fail."""
     monkeypatch.setattr(store.judgements.classes, "all_labels", None)
 
 
 @pytest.mark.parametrize("kind", ["ncm", "second"])
 @settings(max_examples=8)
-@given(told=st.lists(steps, min_size=1, max_size=8), tidy=st.booleans())
-def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory, kind, told, tidy):
+@given(changes=st.lists(steps, min_size=1, max_size=8), compact=st.booleans())
+def test_a_snapshot_plus_later_changes_equals_a_full_rebuild(tmp_path_factory, kind, changes, compact):
     store = start(tmp_path_factory.mktemp("made"))
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c"), (4, "a"))
     Classes(Spaces(store)).use(kind=kind)
     opened(store).predict(QUERIES)
-    for step in told:
+    for step in changes:
         with contextlib.suppress(InputError):
-            take(store, *step)
-    if tidy:
+            apply(store, *step)
+    if compact:
         store.judgements.compact()
     try:
         mine = opened(store)
@@ -80,10 +80,10 @@ def test_a_copy_and_what_changed_since_is_what_everything_gives(tmp_path_factory
     store.close()
 
 
-def test_a_new_process_reads_what_changed_and_no_more(store, monkeypatch):
+def test_a_new_process_reads_only_the_changes(store, monkeypatch):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     opened(store).predict(QUERIES)
-    read_nothing(monkeypatch, store)
+    forbid_full_reads(monkeypatch, store)
     monkeypatch.setattr(class_model, "RECALIBRATE_SHARE", 1.0)
     label(store, (9, "new"), (10, "new"))
     store.judgements.remove_labels([(0, "a")])
@@ -96,16 +96,16 @@ def test_a_new_process_reads_what_changed_and_no_more(store, monkeypatch):
     assert looked == [1, 2]
 
 
-def test_pictures_that_came_are_in_and_one_that_went_is_taken_out_by_reading_everything(store):
+def test_the_model_follows_removed_and_added_pictures(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     opened(store).predict(QUERIES)
-    for verb in ("go", "come"):
-        take(store, verb, 4, "")
+    for verb in ("remove", "add"):
+        apply(store, verb, 4, "")
         assert agree(opened(store).predict(QUERIES), nearest_means(store))
 
 
-@pytest.mark.parametrize("how", ["emptied", "cut", "flipped", "other format", "gone", "a folder"])
-def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
+@pytest.mark.parametrize("how", ["empty", "truncated", "flipped", "other format", "missing", "a folder"])
+def test_an_unreadable_snapshot_is_ignored(store, how):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     before = opened(store).predict(QUERIES)
     data = store.class_snapshot_file.read_bytes()
@@ -113,7 +113,7 @@ def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
         arrays = models.load_arrays(store.class_snapshot_file)
         arrays["about_"] = np.frombuffer(arrays["about_"].tobytes().replace(b'"format": 1', b'"format": 9'), np.uint8)
         models.save_arrays(store.class_snapshot_file, arrays)
-    elif how == "gone":
+    elif how == "missing":
         store.class_snapshot_file.unlink()
     elif how == "a folder":
         store.class_snapshot_file.unlink()
@@ -121,23 +121,23 @@ def test_a_copy_that_cannot_be_read_costs_time_only(store, how):
     else:
         middle = len(data) // 2
         flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-        store.class_snapshot_file.write_bytes({"emptied": b"", "cut": data[:middle], "flipped": flipped}[how])
+        store.class_snapshot_file.write_bytes({"empty": b"", "truncated": data[:middle], "flipped": flipped}[how])
     assert opened(store).predict(QUERIES) == before
 
 
-def test_a_copy_of_another_file_of_judgements_is_not_believed(store, tmp_path):
+def test_a_snapshot_of_other_judgements_is_ignored(store, tmp_path):
     label(store, (0, "a"), (1, "a"), (2, "b"), (3, "b"))
     opened(store).predict(QUERIES)
     kept = store.class_snapshot_file.read_bytes()
     other = start(tmp_path / "other")
-    label(other, (8, "a"), (9, "a"), (10, "b"), (11, "b"), (7, "b"))  # as many changes, and one more
+    label(other, (8, "a"), (9, "a"), (10, "b"), (11, "b"), (7, "b"))  # the same number of changes plus one
     other.class_snapshot_file.parent.mkdir()
     other.class_snapshot_file.write_bytes(kept)
     assert agree(opened(other).predict(QUERIES), nearest_means(other))
     other.close()
 
 
-def test_other_settings_another_space_and_ncmc_begin_anew(store):
+def test_other_settings_another_space_and_ncmc_rebuild_the_model(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     classes = Classes(Spaces(store))
     opened(store).predict(QUERIES)
@@ -153,7 +153,7 @@ def test_other_settings_another_space_and_ncmc_begin_anew(store):
     assert store.class_snapshot_file.read_bytes() == kept
 
 
-def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
+def test_predictions_work_when_no_snapshot_can_be_written(store, monkeypatch):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
     (store.path / "derived").write_text("not a folder")
     assert agree(opened(store).predict(QUERIES), nearest_means(store))
@@ -163,7 +163,7 @@ def test_where_nothing_can_be_written_nothing_is_lost(store, monkeypatch):
     assert not store.class_snapshot_file.exists()
 
 
-def test_what_a_killed_process_left_is_swept_by_the_next_writer(store):
+def test_the_next_writer_removes_files_of_a_killed_process(store):
     store.class_snapshot_file.parent.mkdir()
     left = store.class_snapshot_file.with_name("classes.npz.1.part")
     left.write_bytes(b"half")
@@ -172,7 +172,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next_writer(store):
 
 
 def work(path, seed, done):
-    """A process that labels and classifies, and keeps copies, until it is killed."""
+    """Label, classify and write snapshots until the process is killed."""
     class_model.SNAPSHOT_MIN = 1
     random = np.random.default_rng(seed)
     store = Store(path)
@@ -185,14 +185,14 @@ def work(path, seed, done):
         done.set()
 
 
-def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
+def test_two_processes_killed_while_writing_leave_a_correct_state(store):
     label(store, (0, "a"), (1, "b"))
     context = multiprocessing.get_context("spawn")
     events = [context.Event() for _ in range(2)]
     workers = [context.Process(target=work, args=(store.path, seed, done)) for seed, done in enumerate(events)]
     for worker in workers:
         worker.start()
-    assert all(done.wait(PATIENCE_S) for done in events)
+    assert all(done.wait(TIMEOUT_S) for done in events)
     for worker in workers:
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()
@@ -200,7 +200,7 @@ def test_two_processes_that_are_killed_in_the_middle_leave_nothing_wrong(store):
     assert agree(opened(store).predict(QUERIES), nearest_means(store))
 
 
-def test_a_label_table_is_what_sets_would_hold():
+def test_a_label_table_equals_a_set_of_pairs():
     random = np.random.default_rng(0)
     table, truth = LabelTable.from_pairs([(3, "a")]), {(3, "a")}
     for _ in range(200):
@@ -216,9 +216,9 @@ def test_a_label_table_is_what_sets_would_hold():
         assert set(table.items[table.in_model].tolist()) <= {1, 3, 5}
 
 
-def test_rows_that_are_put_again_are_seen(store):
+def test_vectors_added_again_are_used(store):
     label(store, *((item, "abc"[item % 3]) for item in range(9)))
-    take(store, "go", 11, "")
+    apply(store, "remove", 11, "")
     opened(store).predict(QUERIES)
     label(store, (11, "c"))
     with store.writer():

@@ -1,4 +1,4 @@
-"""The command line, as people and scripts use it."""
+"""The command line."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from lookalike import cli
 from lookalike.cli import options, output
 from lookalike.collection import adding
 from lookalike.errors import LookalikeError
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 COMMANDS = [
     "add", "remove", "refresh", "fit", "search", "items", "stats", "verify", "compact", "export", "label", "demo",
@@ -57,13 +57,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 @pytest.fixture(scope="module")
 def filled(shared: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collection with the drawn pictures in it, by colour. Look, do not touch."""
+    """A collection of the synthetic pictures with the recipe `color`. Read-only."""
     return Path(shutil.copytree(shared("color"), tmp_path_factory.mktemp("filled") / "collection"))
 
 
 @pytest.fixture
 def own(filled: Path, tmp_path: Path) -> Path:
-    """A copy of the filled collection to write to."""
+    """A writable copy of the filled collection."""
     return Path(shutil.copytree(filled, tmp_path / "own"))
 
 
@@ -84,7 +84,7 @@ def test_help_lists_every_command_and_each_has_an_example(call: Callable[..., Ou
     assert call().out == listing.out
 
 
-def test_version_and_completion_are_there(call: Callable[..., Outcome]) -> None:
+def test_version_and_completion_are_available(call: Callable[..., Outcome]) -> None:
     assert call("--version").out == f"lookalike {lookalike.__version__}\n"
     asked = {"_LOOKALIKE_COMPLETE": "complete_bash", "COMP_WORDS": "lookalike sea", "COMP_CWORD": "1"}
     code = "import sys; sys.argv[0] = 'lookalike'; from lookalike.cli import main; main()"
@@ -105,7 +105,7 @@ def test_help_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_collection_loads_what_learns_when_it_learns() -> None:
+def test_importing_collections_loads_no_learning_libraries() -> None:
     code = "import sys, lookalike.collection; print({'scipy', 'sklearn', 'numba', 'faiss', 'torch'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "set()\n"
@@ -126,20 +126,20 @@ def test_add_then_search_finds_the_picture_itself_first(
     assert [hit["score"] for hit in found.json] == sorted(hit["score"] for hit in found.json)
 
 
-def test_an_id_is_as_good_as_a_path(call: Callable[..., Outcome], filled: Path, first: Path) -> None:
+def test_a_search_accepts_an_id_instead_of_a_path(call: Callable[..., Outcome], filled: Path, first: Path) -> None:
     by_path = call("-c", filled, "search", first, "--json").json
     name = by_path[0]["id"]
     assert len(name) == 16
     assert call("-c", filled, "search", name, "--json").json == by_path
 
 
-def test_not_may_be_repeated_and_stand_anywhere(call: Callable[..., Outcome], filled: Path, pictures: Path) -> None:
+def test_not_can_be_repeated_anywhere(call: Callable[..., Outcome], filled: Path, pictures: Path) -> None:
     a, b, c, d = sorted(pictures.rglob("*.jpg"))[:4]
     after = call("-c", filled, "search", a, "--not", b, "--not", c, "-k", 5, "--json")
     before = call("-c", filled, "search", "--not", b, f"--not={c}", "-k", 5, a, "--json")
     other = call("-c", filled, "search", a, c, "--not", b, "-k", 5, "--json")
     assert after.json == before.json != other.json
-    assert call("-c", filled, "search", a, "--not", b, c, "-k", 5, "--json").json == other.json  # one picture each
+    assert call("-c", filled, "search", a, "--not", b, c, "-k", 5, "--json").json == other.json  # one per --not
     ended = call("-c", filled, "search", a, "--not", b, "--json", "-k", 5, "--", d)
     assert ended.json == call("-c", filled, "search", a, d, "--not", b, "-k", 5, "--json").json
     nothing = call("-c", filled, "search", "--not", a)
@@ -147,7 +147,7 @@ def test_not_may_be_repeated_and_stand_anywhere(call: Callable[..., Outcome], fi
     assert "Missing argument 'IMAGE" in nothing.err
 
 
-def test_where_the_collection_is_can_be_said_in_four_ways(
+def test_the_collection_can_be_specified_in_four_ways(
     call: Callable[..., Outcome], filled: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = call("-c", filled, "stats", "--json").json
@@ -160,7 +160,7 @@ def test_where_the_collection_is_can_be_said_in_four_ways(
     assert call("stats", "--json").json["items"] == expected["items"]
 
 
-def test_stats_have_what_scripts_rely_on(call: Callable[..., Outcome], filled: Path, pictures: Path) -> None:
+def test_stats_have_the_keys_that_scripts_use(call: Callable[..., Outcome], filled: Path, pictures: Path) -> None:
     stats = call("-c", filled, "stats", "--json").json
     assert {"items", "skipped", "spaces", "bytes", "index"} <= set(stats)
     assert stats["items"] == len(list(pictures.rglob("*.jpg")))
@@ -170,7 +170,7 @@ def test_stats_have_what_scripts_rely_on(call: Callable[..., Outcome], filled: P
     assert "space color:" in text.out
 
 
-def test_skipped_files_are_listed_with_reasons_and_the_exit_code_says_so(
+def test_skipped_files_are_listed_with_reasons_and_the_exit_code_is_1(
     call: Callable[..., Outcome], first: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mixed"
@@ -219,9 +219,7 @@ def test_verify_exits_1_when_something_is_wrong(call: Callable[..., Outcome], ow
     assert len(wrong.json["faults"]) >= 1
 
 
-def test_items_are_a_valid_list_and_filters_apply(
-    call: Callable[..., Outcome], filled: Path, pictures: Path, first: Path
-) -> None:
+def test_items_are_listed_and_filtered(call: Callable[..., Outcome], filled: Path, pictures: Path, first: Path) -> None:
     everything = call("-c", filled, "items", "--json").json
     assert len(everything) == len(list(pictures.rglob("*.jpg")))
     assert {"id", "paths", "width", "height", "bytes", "labels"} <= set(everything[0])
@@ -237,7 +235,7 @@ def test_items_are_a_valid_list_and_filters_apply(
     assert len(found) == 4
 
 
-def test_labels_come_in_and_filter(call: Callable[..., Outcome], own: Path, first: Path, tmp_path: Path) -> None:
+def test_imported_labels_can_be_filters(call: Callable[..., Outcome], own: Path, first: Path, tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text(f"path,label\n{first},nice\n/not/there.jpg,nice\n")
     report = call("-c", own, "label", table, "--json")
@@ -261,7 +259,7 @@ def test_export_writes_to_stdout_and_to_files(
     assert "cannot both write to standard output" in both.err
 
 
-def test_fit_says_what_it_was_fitted_on(call: Callable[..., Outcome], own: Path, pictures: Path) -> None:
+def test_fit_reports_the_number_of_pictures(call: Callable[..., Outcome], own: Path, pictures: Path) -> None:
     added = call("-c", own, "add", pictures, "--recipe", "small = color() | pca(dim=8)", "--json")
     assert added.code == 0
     n = len(list(pictures.rglob("*.jpg")))
@@ -272,7 +270,7 @@ def test_fit_says_what_it_was_fitted_on(call: Callable[..., Outcome], own: Path,
     assert "Did you mean 'small'?" in unknown.err
 
 
-def test_a_part_is_searched_and_results_say_where(
+def test_a_part_can_be_searched_and_results_have_boxes(
     call: Callable[..., Outcome], filled: Path, pictures: Path, tmp_path: Path
 ) -> None:
     image, sheet = pictures / "house" / "house-000.jpg", tmp_path / "found.png"
@@ -330,7 +328,7 @@ def test_search_writes_a_sheet_and_a_page(
         (["bench", "run", "retrieval"], "Give --data DIR"),
     ],
 )
-def test_what_cannot_be_right_is_one_line_and_exit_code_2(
+def test_invalid_input_gives_one_line_and_exit_code_2(
     call: Callable[..., Outcome], own: Path, words: list[str], complaint: str
 ) -> None:
     plain = call("-c", own, *words)
@@ -345,7 +343,7 @@ def test_what_cannot_be_right_is_one_line_and_exit_code_2(
     assert complaint in error["message"]
 
 
-def test_a_collection_that_is_not_there_is_named(call: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_the_error_for_a_missing_collection_names_its_path(call: Callable[..., Outcome], tmp_path: Path) -> None:
     for words in (["stats"], ["search", "x.jpg"], ["refresh"], ["verify"], ["items"]):
         missing = call("-c", tmp_path / "none", *words)
         assert missing.code == 2
@@ -353,7 +351,7 @@ def test_a_collection_that_is_not_there_is_named(call: Callable[..., Outcome], t
     assert not (tmp_path / "none").exists()
 
 
-def test_any_error_of_ours_becomes_one_line(
+def test_every_lookalike_error_is_printed_on_one_line(
     call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, filled: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -364,7 +362,7 @@ def test_any_error_of_ours_becomes_one_line(
     assert (outcome.code, outcome.err) == (2, "lookalike: first line second \\x1b[31mline\n")
 
 
-def test_ctrl_c_exits_130_and_says_that_what_was_committed_is_safe(
+def test_ctrl_c_exits_with_130_and_reports_that_commits_are_safe(
     call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, filled: Path
 ) -> None:
     def stop(*_: object, **__: object) -> None:
@@ -395,11 +393,11 @@ def test_a_second_writer_is_refused_or_waits(call: Callable[..., Outcome], own: 
         assert len(refused.err.splitlines()) == 1
         assert call("-c", own, "stats").code == 0
     finally:
-        other.communicate("\n", timeout=PATIENCE_S)
+        other.communicate("\n", timeout=TIMEOUT_S)
     assert call("-c", own, "remove", pictures, "--wait", 5).code == 0
 
 
-def test_names_that_no_encoding_knows_are_printed_and_json_stays_valid(first: Path, tmp_path: Path) -> None:
+def test_undecodable_names_are_printed_and_json_stays_valid(first: Path, tmp_path: Path) -> None:
     folder = tmp_path / "odd"
     folder.mkdir()
     name = os.fsencode(folder) + b"/caf\xe9\n\x1b[31m.jpg"
@@ -422,7 +420,7 @@ def test_names_that_no_encoding_knows_are_printed_and_json_stays_valid(first: Pa
     assert rb"caf\udce9\n\x1b[31m.jpg" in plain
     for text in (found, items):
         assert len(json.loads(text)) == 1
-        json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")  # no lone surrogate in it
+        json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")  # it has no lone surrogates
     assert paths == name + b"\n"
 
 
@@ -445,7 +443,7 @@ def test_a_full_disk_behind_stdout_is_one_line(filled: Path) -> None:
 
 
 def on_a_terminal(*words: object) -> tuple[int, str]:
-    """Run a command line in a pseudo-terminal of 80 columns; what it showed, and its exit code."""
+    """Run a command line in a pseudo-terminal of 80 columns; return its exit code and output."""
     pid, handle = pty.fork()
     if pid == 0:
         os.environ.update(COLUMNS="80", LINES="24", TERM="xterm")
@@ -454,7 +452,7 @@ def on_a_terminal(*words: object) -> tuple[int, str]:
     while True:
         try:
             part = os.read(handle, 65536)
-        except OSError:  # Linux: the other side is closed
+        except OSError:  # on Linux: the other side is closed
             break
         if not part:
             break
@@ -464,7 +462,7 @@ def on_a_terminal(*words: object) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), plain
 
 
-def test_a_terminal_gets_bars_and_a_table(filled: Path, pictures: Path, first: Path, tmp_path: Path) -> None:
+def test_a_terminal_gets_progress_bars_and_a_table(filled: Path, pictures: Path, first: Path, tmp_path: Path) -> None:
     code, shown = on_a_terminal("-c", tmp_path / "c", "add", first.parent, "--recipe", "color")
     assert code == 0
     assert "reading" in shown
@@ -479,7 +477,7 @@ def test_a_terminal_gets_bars_and_a_table(filled: Path, pictures: Path, first: P
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_a_pipe_gets_plain_lines_and_nothing_else(call: Callable[..., Outcome], filled: Path, first: Path) -> None:
+def test_a_pipe_gets_only_plain_lines(call: Callable[..., Outcome], filled: Path, first: Path) -> None:
     found = call("-c", filled, "search", first, "-k", 3)
     assert found.err == ""
     assert found.out.splitlines()[0] == f"0.0000  {first}"
@@ -488,12 +486,12 @@ def test_a_pipe_gets_plain_lines_and_nothing_else(call: Callable[..., Outcome], 
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "No pictures found.\n")
 
 
-def test_ctrl_c_during_a_real_add_leaves_a_collection_that_goes_on(pictures: Path, tmp_path: Path) -> None:
+def test_an_add_interrupted_by_ctrl_c_can_be_resumed(pictures: Path, tmp_path: Path) -> None:
     words = [*PROGRAM, "-c", tmp_path / "c", "add", pictures, "--recipe", "color", "--workers", "1"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-    until(lambda: psutil.Process(process.pid).children())  # it begins to read
-    os.killpg(process.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
-    _, err = process.communicate(timeout=PATIENCE_S)
+    until(lambda: psutil.Process(process.pid).children())  # it starts reading
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to every process of the group
+    _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     assert err.decode().splitlines() == ["Stopped. Committed changes are safe. Run the same command again to continue."]
     again = subprocess.run([*words, "--json"], check=True, capture_output=True)
@@ -509,7 +507,7 @@ def test_recipes_are_listed_with_their_chains(call: Callable[..., Outcome]) -> N
     assert all(row["about"] in text for row in rows)
 
 
-def test_demo_draws_indexes_searches_and_runs_again(
+def test_demo_generates_indexes_searches_and_can_be_repeated(
     call: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -529,7 +527,7 @@ def test_demo_draws_indexes_searches_and_runs_again(
     assert call("stats", "--json").json["items"] == again.json["pictures"]
 
 
-def test_dates_are_days_or_moments() -> None:
+def test_dates_are_days_or_times() -> None:
     day = options.parse_date("--since", "2024-03-01")
     assert options.parse_date("--until", "2024-03-01", last=True) == pytest.approx(day + 86_400, abs=0.01)
     assert options.parse_date("--since", "2024-03-01T06:00") == day + 6 * 3_600
@@ -546,7 +544,7 @@ def test_effort_is_a_number_or_a_name(text: str | None, value: float | str | Non
     assert options.parse_effort(text) == value
 
 
-def test_hints_know_every_command_that_is_about_a_collection():
+def test_hints_cover_every_command_that_uses_a_collection():
     listing = {line.split()[0] for line in _commands()}
     verbs = set(re.findall(r"[a-z]+", output._VERBS))
     assert verbs == listing - {"bench", "demo", "recipes", "restore"}

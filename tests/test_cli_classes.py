@@ -1,4 +1,4 @@
-"""`lookalike classes` and `lookalike classify`, as people and scripts use them."""
+"""`lookalike classes` and `lookalike classify`."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def own(made, tmp_path):
 
 @pytest.fixture
 def call(own, capsys):
-    """Run a command line; code, stdout, stderr."""
+    """A function that runs a command line and returns its exit code, stdout and stderr."""
 
     def run(*words):
         capsys.readouterr()
@@ -50,7 +50,7 @@ def files(pictures):
     return {kind: sorted((pictures / kind).iterdir()) for kind in KINDS}
 
 
-def test_from_nothing_to_classes_and_back(call, own, files):
+def test_classes_are_created_changed_and_deleted(call, own, files):
     code, out, err = call("classes", "list")
     assert (code, out) == (0, "")
     assert err.startswith(f"No classes yet. Create one: lookalike -c {own} classes add NAME IMAGE")
@@ -77,7 +77,7 @@ def test_from_nothing_to_classes_and_back(call, own, files):
     assert call("classes", "list", "--json")[1] == "[]\n"
 
 
-def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
+def test_predictions_are_stored_shown_confirmed_and_rejected(call, own, files):
     for kind in KINDS[:2]:
         call("classes", "add", kind, *files[kind][:3], "--author", "anna")
     code, out, _ = call("classify", "--all", "--json")
@@ -102,7 +102,7 @@ def test_predictions_are_kept_shown_confirmed_and_rejected(call, own, files):
     assert call("classify", "--all")[1].startswith(f"{sum(kept['predicted'].values()) - 2}")
 
 
-def test_predictions_are_confirmed_all_at_once_or_from_a_probability_on(call, own, files):
+def test_all_predictions_or_those_above_a_probability_are_confirmed(call, own, files):
     for kind in KINDS[:2]:
         call("classes", "add", kind, *files[kind][:3])
     call("classify", "--all")
@@ -138,12 +138,12 @@ def test_a_folder_is_classified_picture_by_picture(call, files, tmp_path):
     assert "No pictures in the folder" in call("classify", tmp_path / "empty")[2]
 
 
-def test_names_that_look_alike_are_one_class_and_none_of_these_is_none(call, own, files):
+def test_equivalent_names_are_one_class_and_none_of_these_is_reserved(call, own, files):
     call("classes", "add", "cafe\u0301", files["fish"][0])
     call("classes", "add", "caf\u00e9 ", files["fish"][1])
     assert call("classes", "list", "--json")[1].count("name") == 1
     assert call("classes", "show", " cafe\u0301")[1].startswith("caf\u00e9: 2 pictures")
-    with lookalike.Collection(own) as collection:  # as an older Lookalike may have left it
+    with lookalike.Collection(own) as collection:  # as older versions could write it
         item = int(collection.vectors()[0][0])
         collection._store.judgements.add_labels([(item, "old "), (item, "Old")], author="anna", source="hand")
     assert call("classes", "add", "old", files["fish"][2])[1] == "Added 1 picture to old, which now has 2.\n"
@@ -154,7 +154,7 @@ def test_names_that_look_alike_are_one_class_and_none_of_these_is_none(call, own
         assert (code, "A class cannot be named" in err) == (2, True)
 
 
-def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys, monkeypatch):
+def test_commands_in_messages_include_the_collection_option(own, capsys, monkeypatch):
     words = ["classify", "--all"]
     for line in (["-c", str(own), *words], [*words, "--collection", str(own)]):
         assert cli.run(line) == 2
@@ -166,7 +166,7 @@ def test_commands_in_messages_are_for_the_collection_that_was_named(own, capsys,
     assert "Create one: lookalike classes add" in capsys.readouterr().err
 
 
-def test_what_takes_long_is_told_in_a_pipe_too(call, files, monkeypatch):
+def test_a_pipe_also_gets_progress_of_long_tasks(call, files, monkeypatch):
     for kind in KINDS[:2]:
         call("classes", "add", kind, *files[kind])
     monkeypatch.setattr(cli.output, "LINE_S", 0.0)
@@ -189,7 +189,7 @@ def test_evaluation_is_a_table(call, pictures):
     assert (found["kind"], found["pictures"], len(found["by_class"])) == ("second", 12, 3)
 
 
-def test_settings_and_hierarchy_are_told_and_changed(call, tmp_path):
+def test_settings_and_hierarchy_are_shown_and_changed(call, tmp_path):
     out = call("classes", "use")[1]
     assert out.splitlines()[:2] == ["space   first space", "kind    ncm"]
     out = call("classes", "use", "--kind", "second", "--no-on-add", "--reject", "0.1", "--json")[1]
@@ -232,7 +232,7 @@ def test_new_pictures_are_reported_by_class(call, files, pictures):
     assert sum(report["predicted"].values()) + report["none"] == 4
 
 
-def test_what_cannot_be_classified_is_listed(call, files, tmp_path):
+def test_pictures_that_cannot_be_classified_are_listed(call, files, tmp_path):
     call("classes", "add", "fish", files["fish"][0])
     (tmp_path / "bad.jpg").write_bytes(b"no")
     code, out, err = call("classify", files["fish"][1], tmp_path / "bad.jpg")
@@ -260,7 +260,7 @@ def test_what_cannot_be_classified_is_listed(call, files, tmp_path):
         ["classes", "confirm", "fish", "a.jpg", "--all"],
     ],
 )
-def test_what_makes_no_sense_is_one_line_and_code_2(call, words):
+def test_invalid_input_gives_one_line_and_exit_code_2(call, words):
     code, out, err = call(*words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert call(*words, "--json")[2].startswith('{"error": {"kind": ')

@@ -32,7 +32,7 @@ def call(filled, capsys):
     return run_it
 
 
-def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
+def test_groups_are_written_as_text_json_and_html(call, filled, tmp_path, monkeypatch):
     monkeypatch.setattr(output, "LINE_S", 0.0)
     code, out, err = call("duplicates", "--workers", 1, "--html", tmp_path / "both.html")
     assert code == 0
@@ -52,12 +52,12 @@ def test_groups_as_text_json_and_a_page(call, filled, tmp_path, monkeypatch):
     assert "again.jpg" in page
     code, _, err = call("duplicates", "--tier", "identical", "--path", "house/*")
     assert (code, err) == (0, "No duplicates found.\n")
-    code, out, err = call("duplicates", "--html", tmp_path / "none" / "d.html")  # before the work, not after it
+    code, out, err = call("duplicates", "--html", tmp_path / "none" / "d.html")  # fails before the search, not after it
     assert (code, out) == (2, "")
     assert "Create it first" in err
 
 
-def test_dismiss_is_for_good_and_by_path_or_id(call, filled):
+def test_dismiss_is_permanent_and_accepts_paths_and_ids(call, filled):
     small = filled / "p" / "small.jpg"
     with Collection(filled / "c") as collection:
         item = f"{collection.find(str(filled / 'p' / 'beach' / 'beach-000.jpg')):016x}"
@@ -82,12 +82,12 @@ def test_dismiss_is_for_good_and_by_path_or_id(call, filled):
         ["map", "--space", "nothing"],
     ],
 )
-def test_what_cannot_be_right_is_one_line(call, words):
+def test_invalid_input_gives_one_line_and_exit_code_2(call, words):
     code, out, err = call(*words)
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_map_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
+def test_a_map_is_written_as_json_and_as_a_picture(call, tmp_path, monkeypatch):
     monkeypatch.setattr(output, "LINE_S", 0.0)
     code, out, err = call("map", "--json", "--plot", tmp_path / "m.png")
     assert err.startswith("drawing a map: ")  # not silent in a pipe

@@ -1,4 +1,4 @@
-"""`lookalike feedback` and `lookalike sessions`, as people and scripts use them."""
+"""`lookalike feedback` and `lookalike sessions`."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from PIL import Image
 import lookalike
 from lookalike import cli
 from lookalike.cli.feedback import draw_in_terminal
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 PROGRAM = [sys.executable, "-m", "lookalike"]
 
@@ -33,14 +33,14 @@ def filled(shared, pictures, tmp_path_factory):
 
 @pytest.fixture
 def own(filled, tmp_path, monkeypatch):
-    """A copy to write to; the contact sheets fall beside it."""
+    """A writable copy; contact sheets are written next to it."""
     monkeypatch.chdir(tmp_path)
     return Path(shutil.copytree(filled, tmp_path / "own"))
 
 
 @pytest.fixture
 def call(own, capsys, monkeypatch):
-    """Run a command line with these answers in the pipe; code, stdout, stderr."""
+    """A function that runs a command line with answers on stdin; it returns the exit code, stdout and stderr."""
 
     def run(*words, answers=""):
         capsys.readouterr()
@@ -61,7 +61,7 @@ def session_in(text):
     return re.search(r"--resume ([0-9a-f]{8})", text).group(1)
 
 
-def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish):
+def test_answers_from_a_pipe_are_marks_and_its_end_leaves_the_session(call, own, fish):
     code, out, err = call("feedback", fish, "--window", 4, answers="y\nNo\ns\n\nx\n")
     assert code == 0
     assert re.search(r"Round 1: found 1.*, in \d+ ms\.", out)
@@ -76,10 +76,10 @@ def test_answers_from_a_pipe_are_marks_and_the_end_of_it_leaves(call, own, fish)
         assert list(session.marks)[1:] == shown[:3]
 
 
-def test_several_keys_on_a_line_are_as_many_answers(call, own, fish):
+def test_several_keys_on_a_line_are_several_answers(call, own, fish):
     _, _, err = call("feedback", fish, "--window", 3, "--rounds", 2, answers="yNx u\nskip n\nyn\n\nyes\n")
     assert "Unknown key 'x'" in err
-    assert err.count("Undone:") == 1  # the no; then s, k, i and p, for only a whole line is a word
+    assert err.count("Undone:") == 1  # the N; then s, k, i and p are keys, because a word must be a whole line
     assert [f"Unknown key {key!r}" in err for key in "kip"] == [True] * 3
     with lookalike.Collection(own) as collection:
         session = collection.session(id=session_in(err))
@@ -94,24 +94,24 @@ def test_several_keys_on_a_line_are_as_many_answers(call, own, fish):
         ]
 
 
-def test_a_round_is_drawn(call, fish, tmp_path):
+def test_a_round_writes_a_contact_sheet(call, fish, tmp_path):
     code, out, err = call("feedback", fish, "-k", 5, "--window", 3)
     sheet = Path(re.search(r"Contact sheet: (.*)", out).group(1))
     assert sheet.name == f"feedback-{session_in(err)}.png"
     with Image.open(tmp_path / sheet) as drawn:
         assert drawn.width > 500
     assert code == 0
-    for place in ("no/where.png", "sheet.txt"):  # before anybody answers
+    for place in ("no/where.png", "sheet.txt"):  # fails before the first question
         assert call("feedback", fish, "--sheet", place)[0] == 2
     session = session_in(err)
     (tmp_path / f"feedback-{session}.png").unlink()
     (tmp_path / f"feedback-{session}.png").mkdir()
     code, out, err = call("feedback", "--resume", session, "--rounds", 1, answers="y\n" * 9)
-    assert code == 0  # a sheet that nobody asked for is only a pity
+    assert code == 0  # a sheet that was not requested is only a warning
     assert f"feedback-{session}.png. Choose another file." in err
 
 
-def test_a_session_goes_on_where_it_was_left(call, own, fish):
+def test_a_session_can_be_resumed(call, own, fish):
     _, out, err = call("feedback", fish, "--window", 3, "--rounds", 1, answers="y\nn\nn\n")
     session = session_in(err)
     code, out, err = call("feedback", "--resume", session, "--window", 3, answers="n\nq\n")
@@ -126,7 +126,7 @@ def test_a_session_goes_on_where_it_was_left(call, own, fish):
     assert (code, err) == (2, told)
 
 
-def test_undo_asks_again_and_reaches_into_the_round_before(call, own, fish):
+def test_undo_asks_again_and_reaches_the_previous_round(call, own, fish):
     _, _, err = call("feedback", fish, "--window", 2, answers="u\ny\nu\nn\ny\nu\nu\nq\n")
     assert "Nothing to undo." in err
     assert err.count("Undone:") == 3
@@ -153,7 +153,7 @@ def test_finishing_gives_labels(call, own, fish):
         assert collection.label_counts()["Größe 魚"] == 2
         (session,) = collection.sessions()
     assert (session.state, session.name) == ("finished", "Größe 魚")
-    code, out, err = call("feedback", "--resume", session.id, "-k", 3)  # its ranking, whenever
+    code, out, err = call("feedback", "--resume", session.id, "-k", 3)  # a finished session still has its ranking
     assert code == 0
     assert len(re.findall(r"\.jpg$", out, re.MULTILINE)) == 3
     code, _, err = call("feedback", "--resume", session.id, "--finish", "--name", "other")
@@ -164,7 +164,7 @@ def test_finishing_gives_labels(call, own, fish):
     assert (code, "A class name is required" in err) == (2, True)
 
 
-def test_json_is_a_line_a_round(call, fish):
+def test_json_is_one_line_per_round(call, fish):
     code, out, err = call("feedback", fish, "--window", 2, "--rounds", 2, "--json", "--name", "f", answers="y\nn\n" * 2)
     assert (code, err) == (0, "")
     first, second, ranking, end = map(json.loads, out.splitlines())
@@ -231,7 +231,7 @@ def test_open_sessions_are_deleted_all_or_none(call, fish):
     assert call("sessions", "delete")[0] == 2
 
 
-def test_an_emulated_person_shows_how_it_goes(call, own, fish, pictures, tmp_path):
+def test_a_simulated_user_measures_the_precision(call, own, fish, pictures, tmp_path):
     code, out, _ = call("feedback", fish, "--simulate", "labels", "--rounds", 4, "--window", 5, "--json")
     rows = json.loads(out)
     assert code == 0
@@ -252,10 +252,10 @@ def test_an_emulated_person_shows_how_it_goes(call, own, fish, pictures, tmp_pat
     named = json.loads(call("feedback", "--simulate", file, "--label", "swims", "--rounds", 1, "--json")[1])
     assert len(named) == 2
     with lookalike.Collection(own) as collection:
-        assert collection.sessions() == []  # nothing is kept
+        assert collection.sessions() == []  # nothing is stored
 
 
-def test_an_emulated_person_must_know_what_they_want(call, own, fish, tmp_path):
+def test_a_simulation_needs_one_known_label(call, own, fish, tmp_path):
     with lookalike.Collection(own) as collection:
         first = next(iter(collection.items()))
         collection._store.judgements.add_labels([(first.id, "second")], author="a", source="hand")
@@ -269,7 +269,7 @@ def test_an_emulated_person_must_know_what_they_want(call, own, fish, tmp_path):
     assert (code, "No file or folder" in err) == (2, True)
 
 
-def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
+def test_a_session_interrupted_by_ctrl_c_can_be_resumed(own, fish, tmp_path):
     process = subprocess.Popen(
         [*PROGRAM, "-c", str(own), "feedback", str(fish), "--window", "3"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -280,14 +280,14 @@ def test_ctrl_c_leaves_a_session_that_goes_on(own, fish, tmp_path):
     with lookalike.Collection(own) as collection:
         until(lambda: collection.sessions() and collection.sessions()[0].relevant == 2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_S)
+        _, err = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 130
         assert "Stopped. Every answer is saved. To resume: lookalike" in err
         assert "the same command" not in err
         assert collection.session(id=session_in(err)).summary.relevant == 2
 
 
-def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
+def test_on_a_terminal_one_key_is_an_answer(own, fish, tmp_path):
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
         [*PROGRAM, "-c", str(own), "feedback", str(fish), "--window", "3"],
@@ -300,14 +300,14 @@ def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
         return not termios.tcgetattr(controller)[3] & termios.ICANON
 
     while "y yes" not in (line := process.stdout.readline()):
-        assert line, "it ended by itself"
-    process.stdout.readline()  # the first question; without a line end
+        assert line, "the process ended"
+    process.stdout.readline()  # the first question, which has no line end
     until(waits_for_a_key)
     os.write(controller, b"Y")
     assert process.stdout.readline().lstrip().startswith("2/3")
     until(waits_for_a_key)
     os.write(controller, b"\x04")
-    out, _ = process.communicate(timeout=PATIENCE_S)
+    out, _ = process.communicate(timeout=TIMEOUT_S)
     os.close(controller)
     assert process.returncode == 0
     assert "2 positive, 0 negative" in out
@@ -321,7 +321,7 @@ def test_on_a_terminal_one_key_is_enough(own, fish, tmp_path):
         ({}, ""),
     ],
 )
-def test_a_terminal_that_can_shows_the_sheet(variables, begins, tmp_path, monkeypatch, capsys):
+def test_the_sheet_is_shown_in_terminals_that_support_pictures(variables, begins, tmp_path, monkeypatch, capsys):
     for name in ("KITTY_WINDOW_ID", "TERM_PROGRAM"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -334,14 +334,14 @@ def test_a_terminal_that_can_shows_the_sheet(variables, begins, tmp_path, monkey
     assert out.count("m=0;") == ("KITTY_WINDOW_ID" in variables)
 
 
-def test_where_nothing_is_left_to_ask_an_undo_and_an_end_are(call, fish):
+def test_undo_and_finish_work_without_remaining_questions(call, fish):
     code, out, _ = call("feedback", fish, "--path", "*fish*", answers="y\ny\ny\nu\nn\nf\nfishes\n")
     assert code == 0
     assert "u undo · f finish · q quit" in out
     assert "Added the label “fishes” to" in out
 
 
-def test_what_simulate_cannot_heed_is_refused(call, fish):
+def test_options_that_simulate_ignores_are_refused(call, fish):
     for words in (["--resume", "x"], ["--finish"], ["--name", "x"], ["-k", 3]):
         code, _, err = call("feedback", fish, "--simulate", "labels", *words)
         assert code == 2

@@ -1,4 +1,4 @@
-"""Commands that other packages add to `lookalike` by an entry point."""
+"""Commands that other packages add to `lookalike` through an entry point."""
 
 import sys
 from importlib import metadata
@@ -31,7 +31,7 @@ def hello(name: str) -> int:
     return 3
 
 
-def test_a_plugin_is_listed_and_run_as_any_command(plugins, capsys):
+def test_a_plugin_is_listed_and_run_like_any_command(plugins, capsys):
     assert cli.run(["--help"]) == 0
     assert "\n  greet       Greet a person.\n" in capsys.readouterr().out
     assert cli.run(["greet", "hello", "Ada"]) == 3
@@ -45,7 +45,7 @@ def test_a_plugin_that_cannot_be_imported_is_left_out(plugins, capsys):
     assert "No such command 'absent'" in capsys.readouterr().err
 
 
-def test_a_misspelt_plugin_gets_the_nearest_command(plugins, capsys):
+def test_the_error_for_a_misspelt_plugin_suggests_the_nearest_command(plugins, capsys):
     assert cli.run(["greeet"]) == 2
     assert "Did you mean 'greet'?" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Specs that clients of the service send: what is accepted, what is refused, and that no spec opens a file."""
+"""Specs that clients send to the service: accepted and refused ones; none of them opens a file."""
 
 import inspect
 import io
@@ -106,7 +106,7 @@ REFUSED = [
 
 
 def hostile(spec, file="/etc/passwd"):
-    """One of these specs with the name of a file in its place."""
+    """Return one of these specs with a file name inserted."""
     return spec.format(file=file)
 
 
@@ -139,7 +139,7 @@ def test_the_refusal_is_the_same_whether_a_file_exists_or_not(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(("kind", "name"), REGISTERED)
-def test_no_option_of_any_component_carries_text_that_could_be_a_file(kind, name, tmp_path, monkeypatch):
+def test_no_option_of_any_component_accepts_text_that_could_be_a_file(kind, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for file in ("net.onnx", "words", "1x1"):
         (tmp_path / file).write_bytes(b"")
@@ -150,13 +150,13 @@ def test_no_option_of_any_component_carries_text_that_could_be_a_file(kind, name
                     check_client_spec(kind, Spec(name, {option.name: value}))
 
 
-def test_components_with_free_text_are_closed_to_clients_and_no_others():
+def test_exactly_the_components_with_free_text_are_closed_to_clients():
     closed = {(kind, name) for kind, name in REGISTERED if not is_open(kind, name)}
     assert closed == {("feature", "onnx"), ("local", "onnxmaps"), ("index", "ann"), ("index", "shortlisted")}
 
 
 @pytest.mark.parametrize(("kind", "name"), REGISTERED)
-def test_text_that_a_component_accepts_is_a_word_that_it_knows_or_a_pyramid_or_a_spec(kind, name):
+def test_components_accept_only_known_words_pyramids_and_specs_as_text(kind, name):
     for option in inspect.signature(component(kind, name)).parameters.values():
         for rule in getattr(option.annotation, "__metadata__", ()):
             if isinstance(rule, OneOf):
@@ -165,7 +165,7 @@ def test_text_that_a_component_accepts_is_a_word_that_it_knows_or_a_pyramid_or_a
                     check_client_spec(kind, Spec(name, {option.name: word}))
                     create(kind, Spec(name, {option.name: word}))
             if isinstance(rule, Matches):
-                assert (option.name, rule.pattern) == ("pyramid", "[0-9x, ]{1,200}")  # no letter but x, no / and no dot
+                assert (option.name, rule.pattern) == ("pyramid", "[0-9x, ]{1,200}")  # no letter except x, no / or dot
 
 
 class AnyText(Color):
@@ -205,16 +205,16 @@ def test_a_new_component_is_closed_until_all_its_options_are_declared_plain(adde
         component.cache_clear()
 
 
-def alike(letter):
-    """Characters that Python's parser takes for this letter."""
+def lookalikes(letter):
+    """Return the characters that Python's parser normalises to this letter."""
     return [chr(code) for code in range(128, 0x1FFFF) if unicodedata.normalize("NFKC", chr(code)) == letter]
 
 
-ALIKE = {letter: alike(letter) for letter in "onxpath"}
+ALIKE = {letter: lookalikes(letter) for letter in "onxpath"}
 
 
 @given(st.data())
-def test_a_name_in_look_alike_letters_is_refused_in_any_place(data):
+def test_a_name_in_look_alike_letters_is_refused_everywhere(data):
     def write(word):
         return "".join(data.draw(st.sampled_from([letter, *ALIKE[letter]])) for letter in word)
 
@@ -228,7 +228,7 @@ def test_a_name_in_look_alike_letters_is_refused_in_any_place(data):
 
 
 @given(st.text(max_size=60))
-def test_any_text_of_a_client_is_either_accepted_or_refused(text):
+def test_any_text_from_a_client_is_either_accepted_or_refused(text):
     for spec in (text, f"x = {text}", f"x = join(parts=[{text!r}])", f"x = vlad(local={text!r})"):
         try:
             check_client_fit(spec)
@@ -253,13 +253,13 @@ def job_ids(service):
 
 
 @pytest.mark.parametrize("spec", ACCEPTED)
-def test_the_service_takes_a_job_for_an_accepted_spec(service, spec):
+def test_the_service_creates_a_job_for_an_accepted_spec(service, spec):
     answer = ask(service, spec)
     assert answer.status_code == 202, answer.text
     assert answer.json()["arguments"] == {"spec": spec}
 
 
-def test_the_service_makes_no_job_of_a_refused_spec(service):
+def test_the_service_creates_no_job_for_a_refused_spec(service):
     before = job_ids(service)
     for spec in REFUSED:
         assert ask(service, hostile(spec)).status_code in (403, 422)
@@ -283,7 +283,7 @@ def test_the_name_of_a_space_is_looked_up_and_never_parsed(service):
 
 
 def field(number, data):
-    """A protobuf field of bytes."""
+    """Return a protobuf field of bytes."""
     head = []
     for value in (number << 3 | 2, len(data)):
         while value > 127:
@@ -294,9 +294,9 @@ def field(number, data):
 
 
 def write_both():
-    """A file that is a BMP of 4 × 4 pixels and an ONNX network that takes 4 × 4 pixels.
+    """Return a file that is both a BMP of 4 × 4 pixels and an ONNX network with an input of 4 × 4 pixels.
 
-    To protobuf, "BM" is the head of an `opset_import` of 77 bytes. BMP's headers lie in an unknown field of it.
+    Protobuf reads "BM" as the header of an `opset_import` of 77 bytes, and the BMP headers as an unknown field.
     """
     network = parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> net (float[n, 3, 4, 4] x) => (float[n, 48] y) { y = Flatten (x) }'
@@ -308,7 +308,7 @@ def write_both():
     return b"BM" + opset + field(3, bytes(77 - len(opset) - 2)) + network + pixels
 
 
-def test_an_upload_that_is_a_picture_and_a_network_is_only_a_picture(service, tmp_path):
+def test_an_upload_that_is_both_a_picture_and_a_network_is_only_used_as_a_picture(service, tmp_path):
     data = write_both()
     assert Image.open(io.BytesIO(data)).size == (4, 4)
     (tmp_path / "both.bmp").write_bytes(data)
@@ -325,8 +325,8 @@ def test_an_upload_that_is_a_picture_and_a_network_is_only_a_picture(service, tm
     assert job_ids(service) == before
 
 
-def test_the_process_of_a_job_refuses_what_the_service_would_have_refused(shelf, tmp_path):
-    """The job's file may have been written by an older version."""
+def test_the_process_of_a_job_refuses_the_same_specs_as_the_service(shelf, tmp_path):
+    """An older version may have written the job."""
     file = tmp_path / "both.bmp"
     file.write_bytes(write_both())
     with Collection(copy_shelf(shelf, tmp_path)) as collection:

@@ -17,7 +17,7 @@ KINDS = 4
 
 
 def rows_of(ids):
-    """Unit vectors in as many clusters as there are kinds, by the id."""
+    """Return unit vectors in KINDS clusters; the id determines the cluster."""
     random = np.random.default_rng(5)
     middles = random.normal(size=(KINDS, 24))
     X = middles[ids % KINDS] + 0.5 * np.array([np.random.default_rng(i).normal(size=24) for i in ids.tolist()])
@@ -25,7 +25,7 @@ def rows_of(ids):
 
 
 def put(collection, ids):
-    """Items with vectors, as an add would put them."""
+    """Add items with vectors, as `add` would."""
     ids = np.asarray(ids)
     store = collection._store
     with store.writer():
@@ -44,7 +44,7 @@ def label(collection, ids):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Four hundred items; `filled` is a copy."""
+    """A collection of four hundred items; `filled` is a copy."""
     path = tmp_path_factory.mktemp("made") / "collection"
     with Collection(path, create=True) as collection:
         put(collection, np.arange(400))
@@ -55,7 +55,7 @@ def row(collection, name):
     return next(space for space in collection.stats()["spaces"] if space["name"] == name)
 
 
-def test_a_space_of_codes_is_made_and_searched_by_codes_then_vectors(filled, monkeypatch):
+def test_a_space_of_codes_is_searched_by_codes_and_re_ranked_by_vectors(filled, monkeypatch):
     assert filled.fit("itq(bits=32)") == {"itq": 400}
     ids, codes = filled.vectors("itq")
     X = filled.vectors("color")[1]
@@ -72,7 +72,7 @@ def test_a_space_of_codes_is_made_and_searched_by_codes_then_vectors(filled, mon
     assert exact[0].score == 0
 
 
-def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
+def test_stats_show_bytes_and_recall(filled, monkeypatch, capsys):
     monkeypatch.setattr(choice, "PLUS", 0)
     monkeypatch.setattr(choice, "TIMES", {"fast": 1, "balanced": 1})
     filled.fit("itq(bits=16)", "wide = color() | itq(bits=128)")
@@ -88,7 +88,7 @@ def test_stats_say_bytes_and_recall(filled, monkeypatch, capsys):
     assert ", 2 bytes per picture; color() | itq(bits=16)" in out
 
 
-def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypatch):
+def test_recall_is_measured_once_and_again_after_large_changes(filled, monkeypatch):
     measured = []
     monkeypatch.setattr(indexes, "measure_recall", lambda *_: measured.append(1) or len(measured) / 10)
     filled.fit("itq(bits=16)")
@@ -103,7 +103,7 @@ def test_recall_is_measured_once_and_anew_when_much_has_changed(filled, monkeypa
     assert len(measured) == 3
 
 
-def test_a_collection_from_before_recall_was_kept_measures_it_with_the_next_add(filled):
+def test_a_collection_without_stored_recall_measures_it_at_the_next_add(filled):
     filled.fit("itq(bits=16)")
     store = filled._store
     with store.writer(), store.transaction() as db:
@@ -113,7 +113,7 @@ def test_a_collection_from_before_recall_was_kept_measures_it_with_the_next_add(
     assert 0 < row(filled, "itq")["index_recall"] <= 1
 
 
-def test_transforms_come_before_codes_and_the_order_is_by_what_was_coded(filled):
+def test_results_are_ranked_by_the_transformed_vectors(filled):
     filled.fit("small = color() | pca(dim=6) | l2() | itq(bits=16)")
     X = filled.vectors("color")[1]
     pca = create("transform", "pca(dim=6)").fit(X)
@@ -122,21 +122,21 @@ def test_transforms_come_before_codes_and_the_order_is_by_what_was_coded(filled)
     exact = filled.search(3, space="small", k=4, effort="exact")
     assert [result.id for result in exact] == np.argsort(away, kind="stable")[:4].tolist()
     np.testing.assert_allclose([result.score for result in exact], np.sort(away)[:4], atol=1e-5)
-    assert filled.search(rows[3], space="small", k=1)[0].id == 3  # a vector of what is coded
+    assert filled.search(rows[3], space="small", k=1)[0].id == 3  # a transformed vector as the query
     assert filled.search([3, 7], without=4, space="small", k=3)
 
 
-def test_codes_may_be_made_of_distances_from_planes_between_classes(filled):
+def test_codes_can_be_computed_from_distances_to_class_hyperplanes(filled):
     label(filled, range(80))
     assert filled.fit("few = color() | tsvmplanes(dim=8) | itq(bits=16)") == {"few": 80}
     ids, codes = filled.vectors("few")
-    differ = hamming(codes[80:90], codes[:80])  # pictures without a label against those with one
+    differ = hamming(codes[80:90], codes[:80])  # unlabelled against labelled pictures
     kinds = ids[:80][differ.argmin(axis=1)] % KINDS
     assert (kinds == ids[80:90] % KINDS).mean() > 0.8
     assert filled.search(7, space="few", k=1)[0].id == 7
 
 
-def test_what_comes_and_goes_is_kept_in_step(filled):
+def test_codes_follow_added_and_removed_items(filled):
     filled.fit("itq(bits=32)")
     put(filled, np.arange(400, 420))
     assert row(filled, "itq")["rows"] == 420
@@ -156,8 +156,8 @@ def test_what_comes_and_goes_is_kept_in_step(filled):
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
 
 
-def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
-    """Somebody removes a picture after the codes were looked at, and before the vectors are."""
+def test_codes_and_vectors_are_read_consistently(filled, monkeypatch):
+    """Another process removes a picture after the codes were read and before the vectors are."""
     filled.fit("itq(bits=32)")
     vectors, waiting = filled._store.vectors, [3]
     blocks = vectors.blocks
@@ -170,7 +170,7 @@ def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
         return found
 
     monkeypatch.setattr(vectors, "blocks", meanwhile)
-    monkeypatch.setattr(choice, "PLUS", 200)  # those of its kind, and others
+    monkeypatch.setattr(choice, "PLUS", 200)  # its own kind and others
     filled._spaces.indexes._points.clear()
     found = [result.id for result in filled.search(7, space="itq", k=100, effort=1)]
     assert not waiting
@@ -178,7 +178,7 @@ def test_codes_and_vectors_are_of_one_moment(filled, monkeypatch):
     assert 3 not in found
 
 
-def test_codes_of_pictures_are_made_as_they_are_added(collection, pictures):
+def test_codes_are_computed_when_pictures_are_added(collection, pictures):
     recipes = ["plain = fourier()", "short = fourier() | itq(bits=16)"]
     collection.add(pictures / "fish", pictures / "house", recipes=recipes, workers=1)
     assert row(collection, "short")["state"] == "raw"
@@ -200,14 +200,14 @@ def test_codes_are_exported(filled, tmp_path):
         np.testing.assert_array_equal(arrays["vectors"], filled.vectors("itq")[1])
 
 
-def test_coders_learn_from_labels_and_from_pictures_without(filled):
+def test_coders_learn_from_labelled_and_unlabelled_pictures(filled):
     label(filled, range(60))
     filled._store.judgements.add_labels([(60, "odd"), (60, "even")], author="anna", source="hand")
     assert filled.fit("tsvm(bits=16)", labels=True) == {"tsvm": 60}
     ids, codes = filled.vectors("tsvm")
     X = filled.vectors("color")[1]
     y = [f"kind {i % KINDS}" if i < 60 else "" for i in range(400)]
-    keep = np.arange(400) != 60  # two labels say nothing
+    keep = np.arange(400) != 60  # items with two labels are ignored
     expected = create("coder", "tsvm(bits=16)").fit(X[keep], np.array(y)[keep])
     np.testing.assert_array_equal(codes, expected.encode(X))
     away = hamming(codes, codes)
@@ -227,13 +227,13 @@ def test_the_collection_chooses_a_coder(filled, tmp_path):
     assert filled.fit("codes") == {"codes": 80}
 
 
-def test_labels_that_are_given_are_learned_from_however_few(filled):
+def test_explicit_labels_are_used_even_if_few(filled):
     label(filled, range(8))
     filled.fit("codes(bits=8)", labels=True)
     assert row(filled, "codes")["chain"] == ["color()", "tsvm(bits=8)"]
 
 
-def test_feedback_and_classes_learn_from_the_vectors(filled):
+def test_feedback_and_classes_use_the_vectors(filled):
     filled.fit("itq(bits=16)")
     assert filled.space("itq").rows is filled.space("itq").feature_rows
     assert len(filled.session(7, without=8, space="itq").best(5)) == 5
@@ -243,7 +243,7 @@ def test_feedback_and_classes_learn_from_the_vectors(filled):
     assert [prediction.nearest for prediction in filled.classes.classify([12, 13])] == ["zero", "one"]
 
 
-def test_a_damaged_model_is_told_and_a_fit_heals_it(filled):
+def test_a_damaged_model_is_reported_and_a_fit_repairs_it(filled):
     filled.fit("itq(bits=16)")
     model = filled.path / "models" / filled.space("itq").stored.model
     model.write_bytes(model.read_bytes()[:-9])
@@ -267,12 +267,12 @@ def test_a_damaged_model_is_told_and_a_fit_heals_it(filled):
         ("x = itq()", "feature"),
     ],
 )
-def test_chains_that_cannot_be_are_refused(recipe, message):
+def test_invalid_chains_are_refused(recipe, message):
     with pytest.raises(InputError, match=message):
         parse_recipe(recipe)
 
 
-def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
+def test_invalid_bits_and_labels_are_refused_and_leave_no_space(filled):
     with pytest.raises(InputError, match="a multiple of 8, at least 8"):
         filled.fit("itq(bits=12)")
     with pytest.raises(InputError, match="learns from pictures that have exactly one label"):
@@ -286,13 +286,13 @@ def test_bits_and_labels_that_cannot_be_are_refused_and_leave_nothing(filled):
     assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]
 
 
-def test_labels_of_one_class_are_too_few_for_codes_that_learn_from_them(filled, capsys):
+def test_labels_of_one_class_are_too_few_for_supervised_codes(filled, capsys):
     label(filled, range(0, 80, KINDS))
     for spec in ("tsvm(bits=64)", "codes(bits=64)"):
         assert cli.run(["-c", str(filled.path), "fit", spec, "--labels"]) == 2
         said = capsys.readouterr().err
         assert "at least 2 labels. The collection has 20 such pictures with 1 label. Label pictures first:" in said
-    assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]  # nothing is left of them
+    assert [space["name"] for space in filled.stats()["spaces"]] == ["color"]  # no space was created
 
 
 def test_the_command_line_fits_codes(filled, capsys):
@@ -301,7 +301,7 @@ def test_the_command_line_fits_codes(filled, capsys):
     assert cli.run(["-c", str(filled.path), "search", f"{7:016x}", "--space", "codes", "-k", "3", "--json"]) == 0
 
 
-def test_a_search_by_codes_opens_its_index_once_and_once_for_its_example(filled, monkeypatch):
+def test_a_search_by_codes_opens_its_index_once_and_once_more_for_its_example(filled, monkeypatch):
     filled.fit("itq(bits=32)")
     filled.search(7, space="itq")
     opened = []

@@ -19,12 +19,12 @@ IDS = random.permutation(2_000)[:N].astype(np.int64)
 
 
 def halve(rows):
-    """What a chain may do to rows before they are coded."""
+    """A transform of rows before they are encoded."""
     return rows[:, :6] * 2
 
 
 def make(coder, finish=None):
-    """An index over all rows, and how to ask it."""
+    """Return an index of all rows and a function that creates queries for it."""
     rows = X if finish is None else finish(X)
     coder = coder(bits=32).fit(rows)
     codes, truth = Hamming(), Flat()
@@ -37,8 +37,8 @@ def make(coder, finish=None):
 @pytest.mark.parametrize("coder", [Itq, Pq])
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), k=st.integers(1, 30), times=st.sampled_from([1, 2.5, "fast"]))
-def test_codes_propose_and_vectors_decide(coder, finish, seed, k, times):
-    """The plain way: the nearest codes, ties by id, then those by their vectors, ties by id."""
+def test_nearest_codes_are_re_ranked_by_vectors(coder, finish, seed, k, times):
+    """Compare with a full sort by codes, then a sort of the shortlist by vectors; ties are ordered by id."""
     index, ask, coder, rows = CASES[coder, finish]
     random = np.random.default_rng(seed)
     asked = rows[random.choice(N, 2)] + 0.1
@@ -61,9 +61,9 @@ CASES = {(coder, finish): make(coder, finish) for coder in (Itq, Pq) for finish 
 
 
 @pytest.mark.parametrize("finish", [None, halve])
-def test_an_exact_search_asks_every_vector_and_no_code(finish, monkeypatch):
+def test_an_exact_search_compares_all_vectors_and_no_codes(finish, monkeypatch):
     index, ask, _, rows = CASES[Itq, finish]
-    monkeypatch.setattr(coded, "ROWS_BYTES", 10_000)  # several parts
+    monkeypatch.setattr(coded, "ROWS_BYTES", 10_000)  # several chunks
     flat = Flat()
     flat.add(IDS, rows)
     for among, exclude in ((None, None), (np.sort(IDS[:300]), np.sort(IDS[:20]))):
@@ -73,7 +73,7 @@ def test_an_exact_search_asks_every_vector_and_no_code(finish, monkeypatch):
         np.testing.assert_allclose(mine.scores, true.scores, rtol=1e-5)
 
 
-def test_a_shortlist_that_would_hold_everything_is_not_made():
+def test_a_search_whose_shortlist_would_contain_everything_is_exact():
     index, ask, _, rows = CASES[Itq, None]
     few = np.sort(IDS[:80])
     exact = index.search(ask(rows[:2]), 100, among=few, effort="exact")
@@ -81,7 +81,7 @@ def test_a_shortlist_that_would_hold_everything_is_not_made():
     assert (exact.ids >= 0).sum(axis=1).tolist() == [80, 80]
 
 
-def test_removed_rows_are_never_found_and_vectors_are_finished():
+def test_removed_rows_are_never_found_and_vectors_are_transformed():
     index, ask, _, rows = make(Itq, halve)
     index.codes.remove(IDS[:5])
     assert len(index) == N - 5

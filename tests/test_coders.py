@@ -1,4 +1,4 @@
-"""The coders that need no labels: scikit-learn's estimator checks, and the properties that their papers state."""
+"""Unsupervised coders: scikit-learn's estimator checks, and properties stated in their papers."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ X = (random.normal(size=(400, 24)) * np.geomspace(4, 0.2, 24) + 1).astype(np.flo
 
 
 @parametrize_with_checks([coder(bits=16) for coder in CODERS])
-def test_they_are_estimators_of_scikit_learn(estimator, check):
+def test_they_are_scikit_learn_estimators(estimator, check):
     check(estimator)
 
 
@@ -35,8 +35,8 @@ def test_bits_are_the_signs_of_the_projection(coder):
 
 
 @pytest.mark.parametrize("coder", SIGNS)
-def test_a_row_has_the_same_code_alone_and_in_a_batch(coder, monkeypatch):
-    """Also the mean itself, whose projections are nothing but rounding."""
+def test_a_row_has_the_same_code_in_any_batch(coder, monkeypatch):
+    """Includes the mean, whose projections are only rounding errors."""
     fitted = coder(bits=64).fit(X)
     rows = np.concatenate([X[:40], np.repeat(X.mean(axis=0, keepdims=True), 9, axis=0), np.zeros((2, 24), np.float32)])
     codes = fitted.encode(rows)
@@ -47,7 +47,7 @@ def test_a_row_has_the_same_code_alone_and_in_a_batch(coder, monkeypatch):
 
 
 @pytest.mark.parametrize("coder", SIGNS)
-def test_rows_too_long_for_float32_have_the_codes_of_their_direction(coder):
+def test_rows_too_large_for_float32_have_the_codes_of_their_direction(coder):
     fitted = coder(bits=16).fit(X)
     long = np.full((1, 24), 3e38, np.float32)
     assert fitted.encode(long).shape == (1, 2)
@@ -65,7 +65,7 @@ def test_margins_weigh_the_bits_of_a_query(coder):
 
 
 @pytest.mark.parametrize("coder", [PcaRR, Itq])
-def test_principal_coders_turn_the_principal_components(coder):
+def test_principal_coders_rotate_the_principal_components(coder):
     fitted = coder(bits=16).fit(X)
     mean, components, _ = principal(X, 16)
     np.testing.assert_allclose(fitted.W_ @ fitted.W_.T, np.eye(16), atol=1e-5)
@@ -82,13 +82,13 @@ def test_more_bits_than_directions_are_spread_over_all_directions(coder):
 
 @given(st.integers(0, 20), st.sampled_from([8, 16, 32]))
 @settings(max_examples=10)
-def test_itq_lowers_its_loss_with_every_iteration(seed, bits):
+def test_itq_lowers_its_loss_in_every_iteration(seed, bits):
     losses = Itq(bits=bits, random_state=seed, iterations=12).fit(X).losses_
     assert (np.diff(losses) <= 1e-6 * losses[0]).all()
     assert losses[-1] < losses[0]
 
 
-def test_itq_finds_the_cube_that_was_turned():
+def test_itq_recovers_a_rotated_cube():
     signs_of = random.choice([-1.0, 1.0], size=(600, 8))
     turn = np.linalg.qr(random.normal(size=(8, 8)))[0]
     rows = signs_of @ turn + random.normal(size=(600, 8)) * 0.01
@@ -97,7 +97,7 @@ def test_itq_finds_the_cube_that_was_turned():
     np.testing.assert_array_equal(hamming(codes, codes) == 0, same)
 
 
-def test_lsh_bits_differ_by_the_angle():
+def test_the_share_of_different_lsh_bits_is_the_angle():
     rows = random.normal(size=(30, 24)).astype(np.float32)
     coder = Lsh(bits=8_000, centre=False).fit(rows)
     codes = coder.encode(rows)
@@ -112,7 +112,7 @@ def test_random_codes_are_nested(coder):
     np.testing.assert_array_equal(long[:, :2], short)
 
 
-def test_lsh_hyperplanes_go_through_the_mean_or_the_origin():
+def test_lsh_hyperplanes_contain_the_mean_or_the_origin():
     positive = np.abs(X) + 5
     through_mean, through_origin = (
         unpack(Lsh(256, 0, centre).fit(positive).encode(positive)) for centre in (True, False)
@@ -122,8 +122,8 @@ def test_lsh_hyperplanes_go_through_the_mean_or_the_origin():
     assert not Lsh(centre=False).fit(positive).b_.any()
 
 
-def test_sklsh_bits_depend_on_the_kernel_alone():
-    """Eq. 6: the mean share of differing bits is 8/π² Σ (1 − K(m·)) / (4m² − 1), K a Gaussian."""
+def test_sklsh_bits_depend_only_on_the_kernel():
+    """Eq. 6: the mean share of different bits is 8/π² Σ (1 − K(m·)) / (4m² − 1) for a Gaussian K."""
     rows = random.normal(size=(20, 6)).astype(np.float32)
     coder = Sklsh(bits=20_000, gamma=0.3).fit(rows)
     codes = coder.encode(rows)
@@ -133,14 +133,14 @@ def test_sklsh_bits_depend_on_the_kernel_alone():
     np.testing.assert_allclose(hamming(codes, codes) / 20_000, expected, atol=0.03)
 
 
-def test_sklsh_takes_its_scale_from_the_rows():
+def test_sklsh_derives_its_scale_from_the_rows():
     assert Sklsh(16).fit(X).gamma_ == pytest.approx(1 / np.square(X - X.mean(axis=0)).sum(axis=1).mean(), rel=1e-5)
     np.testing.assert_array_equal(Sklsh(64).fit(X).encode(X), Sklsh(64).fit(4 * X).encode(4 * X))
     with pytest.raises(InputError, match="gamma must be"):
         Sklsh(gamma=0.0).fit(X)
 
 
-def test_spectral_chooses_the_longest_waves():
+def test_spectral_chooses_the_lowest_frequencies():
     box = random.uniform(size=(3_000, 3)) * [9, 3, 1]
     fitted = Spectral(bits=8).fit(box)
     frequencies = np.linalg.norm(fitted.W_, axis=1) / np.pi
@@ -151,7 +151,7 @@ def test_spectral_chooses_the_longest_waves():
     assert len(np.unique(first[box[:, 0] < 4])) == 1
 
 
-def test_spherical_balls_share_a_quarter(monkeypatch):
+def test_pairs_of_spherical_balls_share_a_quarter_of_the_rows(monkeypatch):
     rows = random.normal(size=(2_000, 24)).astype(np.float32) * 3 + 7
     inside = unpack(Spherical(bits=32).fit(rows).encode(rows)).astype(float)
     np.testing.assert_allclose(inside.mean(axis=0), 0.5, atol=0.01)
@@ -162,7 +162,7 @@ def test_spherical_balls_share_a_quarter(monkeypatch):
     assert np.abs((before.T @ before / len(rows))[np.triu_indices(32, 1)] * 4 - 1).mean() > spherical.OVERLAP
 
 
-def test_pq_distances_are_those_to_the_nearest_centroids():
+def test_pq_distances_use_the_nearest_centroids():
     coder = Pq(bits=32).fit(X)
     codes, whole = coder.encode(X), np.pad(X, ((0, 0), (0, 0)))
     rebuilt = np.concatenate([coder.centroids_[part, codes[:, part]] for part in range(4)], axis=1)[:, :24]
@@ -175,19 +175,19 @@ def test_pq_distances_are_those_to_the_nearest_centroids():
 
 
 def test_pq_pads_rows_with_zeros():
-    codes = Pq(bits=80).fit(X).encode(X)  # 24 columns in 10 parts: 8 of three, two of zeros
+    codes = Pq(bits=80).fit(X).encode(X)  # 24 columns in 10 parts: 8 with three columns, two with zeros
     assert codes.shape == (400, 10)
     assert not codes[:, 8:].any()
 
 
 @pytest.mark.parametrize("coder", [Itq, Spherical])
 @pytest.mark.parametrize("iterations", [0, 2.5])
-def test_iterations_must_be_a_whole_number(coder, iterations):
+def test_iterations_must_be_a_positive_integer(coder, iterations):
     with pytest.raises(InputError, match="iterations must be"):
         coder(iterations=iterations).fit(X)
 
 
-def test_a_fit_on_a_sample_is_a_fit(monkeypatch):
+def test_a_coder_can_be_fitted_on_a_sample(monkeypatch):
     monkeypatch.setattr("lookalike.codes.hyperplanes.draw_rows", lambda X, random: signs.draw_rows(X, random, 100))
     whole, part = Itq(bits=16, iterations=5), Itq(bits=16, iterations=5)
     assert part.fit(X).encode(X).shape == (400, 2)
@@ -209,7 +209,7 @@ def test_a_saved_coder_gives_the_same_codes(coder, tmp_path):
 
 
 @pytest.mark.parametrize("coder", CODERS)
-def test_equal_rows_have_one_code(coder):
+def test_equal_rows_have_equal_codes(coder):
     rows = np.full((50, 6), 3.0, np.float32)
     codes = coder(bits=16).fit(rows).encode(rows)
     assert len(np.unique(codes, axis=0)) == 1

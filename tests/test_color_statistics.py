@@ -20,7 +20,7 @@ def noise(height, width, seed=0):
 
 @settings(max_examples=20)
 @given(st.integers(25, 34), st.integers(25, 90), st.integers(0, 2**32 - 1))
-def test_rows_are_those_of_a_slow_loop_over_cells(height, width, seed):
+def test_rows_equal_a_loop_over_cells(height, width, seed):
     picture = noise(height, width, seed)  # too low for a second level
     [patches] = extract(picture)
     rows, places = describe_picture(picture)
@@ -28,7 +28,7 @@ def test_rows_are_those_of_a_slow_loop_over_cells(height, width, seed):
     np.testing.assert_allclose(patches.places, places, atol=1e-6)
 
 
-def test_patches_are_where_dense_sift_has_them():
+def test_patches_have_the_positions_of_dense_sift():
     picture = noise(120, 150)
     [statistics], [sift] = extract(picture), Sift().describe([Sift().prepare(picture)])
     np.testing.assert_array_equal(statistics.places, sift.places)
@@ -37,7 +37,7 @@ def test_patches_are_where_dense_sift_has_them():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (10, 4000), (4000, 10), (4000, 5000)])
-def test_one_color_has_that_mean_and_exactly_no_deviation(shape):
+def test_a_plain_picture_has_its_color_as_mean_and_deviation_zero(shape):
     [patches] = extract(np.full((*shape, 3), (250, 3, 77), np.uint8))
     np.testing.assert_allclose(
         patches.X[:, :48], np.tile([250 / 255, 3 / 255, 77 / 255], (len(patches.X), 16)), atol=1e-6
@@ -45,14 +45,14 @@ def test_one_color_has_that_mean_and_exactly_no_deviation(shape):
     assert not patches.X[:, 48:].any()
 
 
-def test_numbers_are_between_0_and_1_and_a_deviation_at_most_half():
+def test_means_are_between_0_and_1_and_deviations_at_most_half():
     [patches] = extract((noise(80, 80) > 127).astype(np.uint8) * 255)
     assert patches.X.min() >= 0
     assert patches.X[:, :48].max() <= 1
     assert 0.4 < patches.X[:, 48:].max() <= 0.5
 
 
-def test_added_light_moves_the_means_and_leaves_the_deviations_alone():
+def test_added_light_changes_the_means_but_not_the_deviations():
     picture = noise(30, 60) // 2
     patches, lighter = extract(picture, picture + 51)
     np.testing.assert_allclose(lighter.X[:, :48], patches.X[:, :48] + 0.2, atol=1e-6)
@@ -66,6 +66,6 @@ def test_a_batch_gives_the_same_bytes_as_one_picture_at_a_time():
     assert extract() == []
 
 
-def test_what_is_no_picture_is_refused():
+def test_input_that_is_not_a_picture_is_refused():
     with pytest.raises(InputError, match="A picture must be a uint8 array"):
         extract(np.zeros((30, 30, 3), np.float32))

@@ -1,4 +1,4 @@
-"""Compiled code that indexes share, against plain NumPy and Python; and work shared among threads."""
+"""Compiled code shared by indexes, compared with NumPy and Python, and work shared among threads."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LOOPS = {width: compiled.make_sad(width) for width in (*compiled.widths(), None)
 @pytest.mark.parametrize("width", LOOPS)
 @settings(max_examples=20, deadline=None)
 @given(groups=st.integers(1, 20), seed=st.integers(0, 2**32))
-def test_sums_of_differences_are_numpys(width, groups, seed):
+def test_sums_of_differences_equal_numpys(width, groups, seed):
     rows = np.random.default_rng(seed).integers(0, 256, (16, 8 * groups), dtype=np.uint8)
     out = np.empty(16, np.uint64)
     LOOPS[width](in_blocks(rows)[0], rows[3], out)
@@ -29,17 +29,17 @@ DOTS = {width: compiled.make_dot(width) for width in (*compiled.widths(), None)}
 @pytest.mark.parametrize("width", DOTS)
 @settings(max_examples=20, deadline=None)
 @given(groups=st.integers(1, 20), seed=st.integers(0, 2**32))
-def test_sums_of_products_are_numpys(width, groups, seed):
+def test_sums_of_products_equal_numpys(width, groups, seed):
     random = np.random.default_rng(seed)
     rows = random.integers(0, 256, (16, 8 * groups), dtype=np.uint8)
     other = random.integers(-compiled.MAX_FACTOR, compiled.MAX_FACTOR + 1, 8 * groups).astype(np.int8)
-    rows[0], other[:8] = 255, compiled.MAX_FACTOR  # the most there can be
+    rows[0], other[:8] = 255, compiled.MAX_FACTOR  # the largest possible values
     out = np.empty((16, 2), np.int32)
     DOTS[width](in_blocks(rows)[0], other, out)
     assert out.sum(1).tolist() == (rows.astype(int) @ other.astype(int)).tolist()
 
 
-def test_a_heap_keeps_the_best_and_the_worst_on_top():
+def test_a_heap_keeps_the_best_entries_with_the_worst_on_top():
     random = np.random.default_rng(0)
     distances, ids, size = np.empty(7, np.int32), np.empty(7, np.int64), 0
     seen = []

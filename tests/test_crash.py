@@ -1,4 +1,4 @@
-"""Nothing is lost: a writer killed at random moments, a full disk, two writers at once."""
+"""No committed data is lost: writers killed at random moments, full disks, two writers at the same time."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from disks import fill, free_bytes
 from forked import Forked
 from lookalike import Collection
 from lookalike.errors import FullError, LockedError
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 WRITER = Path(__file__).with_name("writer.py")
 N = 48
@@ -34,7 +34,7 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def write(pictures):
-    """Run a writer in a process; returns its exit code and the lines that it printed."""
+    """A function that runs a writer in a process and returns its exit code and output lines."""
     with Forked("writer") as writers:
 
         def run(where, rounds, *death):
@@ -45,7 +45,7 @@ def write(pictures):
 
 
 def state(where):
-    """Everything a collection holds, in a form that can be compared."""
+    """Return the content of a collection in a form that can be compared."""
     with Collection(where) as collection:
         items = {item.id: sorted(item.paths) for item in collection.items()}
         vectors = {name: collection.vectors(name) for name in ("color", "small")}
@@ -54,14 +54,14 @@ def state(where):
 
 @pytest.fixture(scope="module")
 def expected(write, tmp_path_factory):
-    """What a writer that is not killed leaves."""
+    """The state after a writer that is not killed."""
     where = tmp_path_factory.mktemp("unkilled") / "collection"
-    assert write(where, 0) == (0, ["begin add", "done all"])
+    assert write(where, 0) == (0, ["start add", "done all"])
     return state(where)
 
 
 LONGEST_S = {"first add": 0.04, "remove": 0.02, "compact": 0.005, "add": 0.03}
-"""The CPU time that a writer gets in a phase before it dies, at most: about as long as the phase takes."""
+"""Maximum CPU time of a writer in a phase before it dies: about the duration of the phase."""
 
 
 def test_a_writer_killed_at_random_moments_loses_nothing(write, expected, tmp_path):
@@ -69,27 +69,27 @@ def test_a_writer_killed_at_random_moments_loses_nothing(write, expected, tmp_pa
     everything = {path for paths in expected[0].values() for path in paths}
     even = {path for path in everything if "/even/" in path}
     before, ends = set(), set()
-    for number in range(16):  # each phase four times: at its beginning, and at three random moments
+    for number in range(16):  # each phase four times: at its start, and at three random moments
         phase = list(LONGEST_S)[number % 4]
-        code, said = write(where, 1_000, phase, chance.uniform(0, LONGEST_S[phase]) if number >= 4 else 0)
-        assert code in (-signal.SIGKILL, -signal.SIGPROF), "the writer ended by itself"
-        ends.add(said[-1])
+        code, lines = write(where, 1_000, phase, chance.uniform(0, LONGEST_S[phase]) if number >= 4 else 0)
+        assert code in (-signal.SIGKILL, -signal.SIGPROF), "the writer was not killed"
+        ends.add(lines[-1])
         with Collection(where) as collection:
             assert collection.verify() == []
             have = {path for item in collection.items() for path in item.paths}
         assert have <= everything
-        if said == ["begin add"]:  # the first add goes on from where the last writer was killed
+        if lines == ["start add"]:  # the first add resumes where the last writer was killed
             assert have >= before
-        elif said[-1] == "begin add" or said[-1] == "begin remove":
+        elif lines[-1] == "start add" or lines[-1] == "start remove":
             assert have >= even
-        elif said[-1] in ("begin compact", "done remove", "done compact"):
+        elif lines[-1] in ("start compact", "done remove", "done compact"):
             assert have == even
         else:
-            assert said[-1] == "done add"
+            assert lines[-1] == "done add"
             assert have == everything
         before = have
-    assert ends >= {"begin add", "begin remove", "begin compact"}
-    assert write(where, 0) == (0, ["begin add", "done all"])
+    assert ends >= {"start add", "start remove", "start compact"}
+    assert write(where, 0) == (0, ["start add", "done all"])
     assert state(where) == expected
 
 
@@ -102,11 +102,11 @@ def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
             children = until(lambda: psutil.Process(writer.pid).children(recursive=True))
         finally:
             writer.kill()
-    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
+    _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
     assert not alive
 
 
-def test_a_second_writer_gets_the_pid_of_the_first_and_may_wait(pictures, tmp_path):
+def test_a_second_writer_gets_the_pid_of_the_first_or_waits(pictures, tmp_path):
     where = tmp_path / "collection"
     Collection(where, create=True).close()
     with Collection(where) as first, Collection(where) as second, Collection(where, wait_s=30) as patient:
@@ -115,7 +115,7 @@ def test_a_second_writer_gets_the_pid_of_the_first_and_may_wait(pictures, tmp_pa
         assert patient.add(pictures, recipes=["color"], workers=1).added == N
 
 
-def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures, mount_disk):
+def test_a_full_disk_is_a_clear_error_and_loses_no_data(pictures, mount_disk):
     disk = mount_disk("2m")
     with Collection(disk / "collection", create=True) as collection:
         assert collection.add(pictures / "even", recipes=["color"], workers=1).added == N // 2
@@ -132,8 +132,8 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing_that_was_there(pictures,
 
 @pytest.mark.parametrize("verb", ["remove", "compact", "remove_space"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_frees_space_works_on_a_full_disk(pictures, mount_disk, verb, when):
-    """A reserve is set aside for it, and is there again once there is space; `when`: it is opened before or after."""
+def test_commands_that_free_space_work_on_a_full_disk(pictures, mount_disk, verb, when):
+    """They use a reserve, which is restored once there is space. `when`: opened before or after the disk is full."""
     disk = mount_disk("20m")
     collection = Collection(disk / "collection", create=True)
     collection.add(pictures, recipes=["color", "other = color()"], workers=1)

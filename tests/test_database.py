@@ -1,4 +1,4 @@
-"""Opening SQLite files: formats, migrations, durability, errors in our words."""
+"""Opening SQLite files: formats, migrations, durability and errors."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ from lookalike.errors import DamagedError, FormatError, FullError, LockedError, 
 from lookalike.store import database as database_module
 from lookalike.store.database import Database, connect, database_errors, read_ids, text
 from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 TABLE = ["CREATE TABLE words (word TEXT); CREATE INDEX by_word ON words (word)"]
 
@@ -38,7 +38,7 @@ def test_an_empty_file_becomes_a_durable_database_of_the_latest_format(file: Pat
     with connect(file, migrations) as db:
         settings = {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "journal_mode")}
         assert settings == {"user_version": len(migrations), "journal_mode": "wal"}
-        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL: a commit is on the disk
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL: a commit is durable
         assert db.execute("PRAGMA foreign_keys").fetchone()[0] == 1
     db.close()
 
@@ -85,7 +85,7 @@ def test_a_database_of_another_program_is_rejected_and_not_changed(file: Path) -
     assert file.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_rejected(file: Path) -> None:
+def test_a_file_that_is_not_a_database_is_rejected(file: Path) -> None:
     file.write_bytes(b"not a database, but long enough to have a header " * 10)
     with pytest.raises(FormatError, match="not written by Lookalike"):
         connect(file, TABLE)
@@ -107,12 +107,12 @@ def test_a_damaged_database_is_a_damaged_error(file: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_disk_that_takes_no_more_is_full(tmp_path: Path, number: int) -> None:
+def test_errors_of_a_full_disk_are_full_errors(tmp_path: Path, number: int) -> None:
     with pytest.raises(FullError, match="Committed changes are safe"), database_errors(tmp_path):
         raise OSError(number, os.strerror(number))
 
 
-def test_other_errors_of_the_disk_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
+def test_other_disk_errors_are_store_errors_but_a_closed_pipe_is_not(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="Input/output error"), database_errors(tmp_path):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     with pytest.raises(BrokenPipeError), database_errors(tmp_path):
@@ -159,7 +159,7 @@ def test_a_busy_file_is_a_locked_error(file: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_error_of_the_locking_protocol_is_a_locked_error(file: Path) -> None:
     error = sqlite3.OperationalError("locking protocol")
-    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which nobody may even read
+    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL  # after ten seconds in which the file could not even be read
     with pytest.raises(LockedError, match="Try again"), database_errors(file):
         raise error
 
@@ -192,14 +192,14 @@ def test_a_reader_sees_one_state_while_another_commits(file: Path) -> None:
     database.close()
 
 
-def test_a_closed_database_says_so(file: Path) -> None:
+def test_reading_a_closed_database_is_an_error(file: Path) -> None:
     database = Database(file, TABLE)
     database.close()
     with pytest.raises(StoreError, match="closed"), database.reading():
         pass
 
 
-def test_closing_leaves_a_connection_alone_until_the_block_that_uses_it_ends(file: Path) -> None:
+def test_closing_keeps_a_connection_open_until_its_block_ends(file: Path) -> None:
     database = Database(file, TABLE)
     with database.transaction() as db:
         db.executemany("INSERT INTO words VALUES (?)", [["one"], ["two"]])
@@ -208,13 +208,13 @@ def test_closing_leaves_a_connection_alone_until_the_block_that_uses_it_ends(fil
         with database.reading() as db:
             yield from (word for (word,) in db.execute("SELECT word FROM words"))
 
-    begun = words()
-    assert next(begun) == "one"
-    database.close()  # does not wait either
+    started = words()
+    assert next(started) == "one"
+    database.close()  # does not wait for the block
     with pytest.raises(StoreError, match="closed"):
         next(words())
-    assert list(begun) == ["two"]
-    assert not file.with_name("words.sqlite-wal").exists()  # the last one is closed
+    assert list(started) == ["two"]
+    assert not file.with_name("words.sqlite-wal").exists()  # the last connection is closed
     with pytest.raises(StoreError, match="closed"):
         database.in_transaction()
 
@@ -242,12 +242,12 @@ def test_threads_that_read_after_closing_get_an_error(file: Path) -> None:
     db.execute("COMMIT")
     db.close()
     result = subprocess.run(
-        [sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-c", code, file, *TABLE], capture_output=True, timeout=TIMEOUT_S, check=False
     )
-    assert (result.returncode, result.stderr) == (0, b"")  # a crash would end this process too: hence another
+    assert (result.returncode, result.stderr) == (0, b"")  # in another process, because a crash would end this one
 
 
-def test_a_thread_does_not_open_another_file_that_was_put_in_place(file: Path) -> None:
+def test_a_thread_does_not_open_a_file_that_replaced_the_database(file: Path) -> None:
     database = Database(file, TABLE)
     file.rename(file.with_name("moved"))
     file.touch()
@@ -268,7 +268,7 @@ def test_a_thread_does_not_open_another_file_that_was_put_in_place(file: Path) -
     assert file.stat().st_size == 0
 
 
-def test_names_that_are_not_unicode_come_back_as_they_were(file: Path) -> None:
+def test_names_that_are_not_unicode_round_trip(file: Path) -> None:
     word = os.fsdecode(b"Z\xfcrich \xff\xc3\xa9")
     db = connect(file, TABLE)
     db.execute("INSERT INTO words VALUES (CAST(? AS TEXT))", [text(word)])
@@ -276,7 +276,7 @@ def test_names_that_are_not_unicode_come_back_as_they_were(file: Path) -> None:
     db.close()
 
 
-def test_ids_are_read_ascending_however_many(file: Path) -> None:
+def test_any_number_of_ids_is_read_in_ascending_order(file: Path) -> None:
     ids = [2**63 - 1, 0, *range(1_000, 3_000)]
     db = connect(file, ["CREATE TABLE items (id INTEGER PRIMARY KEY)"])
     query = "SELECT id FROM items ORDER BY id DESC"
@@ -285,7 +285,7 @@ def test_ids_are_read_ascending_however_many(file: Path) -> None:
     db.executemany("INSERT INTO items VALUES (?)", [[item] for item in ids])
     db.execute("COMMIT")
     assert read_ids(db, query).tolist() == sorted(ids)
-    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000)  # as if there were too many for one text
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000)  # as if the ids were too long for one text
     assert read_ids(db, query).tolist() == sorted(ids)
     assert read_ids(db, "SELECT id FROM items WHERE id < ?", [1_002]).tolist() == [0, 1_000, 1_001]
     db.close()
@@ -314,31 +314,31 @@ def _write_word(file: Path, word: str) -> sqlite3.Connection:
 
 
 def _read_without_rights(file: Path) -> subprocess.CompletedProcess[str]:
-    """What a process that may not write the folder makes of the file."""
+    """Read the file in a process without permission to write to the folder."""
     file.parent.chmod(0o555)
     code = (
         "import os, sys; from pathlib import Path; from lookalike.store.database import Database\n"
-        "if os.getuid() == 0: os.setuid(65534)\n"  # root may write anywhere, nobody may not
+        "if os.getuid() == 0: os.setuid(65534)\n"  # root can write anywhere, the user 65534 cannot
         "database = Database(Path(sys.argv[1]), sys.argv[2:])\n"
         "with database.reading() as db: print(*db.execute('SELECT word FROM words').fetchone())"
     )
     command = [sys.executable, "-c", code, file, *TABLE]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
-def test_a_folder_that_cannot_be_written_can_be_read_while_its_owner_has_it_open(open_folder: Path) -> None:
+def test_a_read_only_folder_can_be_read_while_its_owner_has_it_open(open_folder: Path) -> None:
     file = open_folder / "words.sqlite"
     db = _write_word(file, "found")
     result = _read_without_rights(file)
     assert (result.stdout, result.stderr) == ("found\n", "")
     open_folder.chmod(0o755)
     db.close()
-    result = _read_without_rights(file)  # its owner may come at any time and change it unnoticed
+    result = _read_without_rights(file)  # its owner could change it unnoticed at any time
     assert "StoreError" in result.stderr
     assert "Get write permission, ask the owner to open" in result.stderr
 
 
-def test_a_disk_that_is_mounted_read_only_can_be_read(disk: Path) -> None:
+def test_a_disk_mounted_read_only_can_be_read(disk: Path) -> None:
     file = disk / "words.sqlite"
     _write_word(file, "found").close()
     remount(disk, "ro")
@@ -376,9 +376,9 @@ def test_a_full_disk_can_be_read_and_later_writes_are_seen(disk: Path) -> None:
     _write_word(file, "four").close()
 
 
-def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over(open_folder: Path) -> None:
+def test_an_unfinished_log_in_a_read_only_folder_is_an_error(open_folder: Path) -> None:
     db = _write_word(open_folder / "words.sqlite", "only in the log")
-    copy = open_folder / "copy"  # as a killed writer leaves it: with a log, without its shared memory
+    copy = open_folder / "copy"  # as after a killed writer: with a log but without shared memory
     copy.mkdir()
     for name in ("words.sqlite", "words.sqlite-wal"):
         shutil.copy(open_folder / name, copy / name)
@@ -392,7 +392,7 @@ def test_an_unfinished_log_in_a_folder_that_cannot_be_written_is_not_passed_over
     ("name", "migrations", "every"),
     [("v7/catalogue", CATALOGUE, 30_011), ("v7/judgements", JUDGEMENTS, 30_011), ("v8/jobs", JOBS, 1_009)],
 )
-def test_no_flipped_bit_changes_a_value_without_being_found(
+def test_no_flipped_bit_changes_a_value_undetected(
     tmp_path: Path, name: str, migrations: list[str], every: int
 ) -> None:
     """A sample; benchmarks/bit_flips.py flips more."""
@@ -413,7 +413,7 @@ def find_all(data: bytes, word: bytes) -> Iterator[int]:
         at = data.find(word, at + 1)
 
 
-def test_a_newer_file_with_other_tables_is_another_database(file: Path) -> None:
+def test_a_newer_file_with_other_tables_is_rejected(file: Path) -> None:
     connect(file, ["CREATE TABLE theirs (x INTEGER)", "SELECT 1"]).close()
     with pytest.raises(FormatError, match=r"has the tables of another database\. Run: lookalike repair --from BACKUP"):
         connect(file, TABLE)

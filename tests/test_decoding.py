@@ -35,7 +35,7 @@ def close(a, b, tolerance):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_format_is_read_as_rgb_and_named(name):
+def test_every_format_is_read_as_rgb_with_its_name(name):
     read_ = read(FILES[name])
     assert read_.pixels.dtype == np.uint8
     assert read_.pixels.shape == (90, 120, 3)
@@ -45,11 +45,11 @@ def test_every_format_is_read_as_rgb_and_named(name):
 
 
 @pytest.mark.parametrize("format", LOSSLESS)
-def test_lossless_formats_come_back_to_the_bit(format):
+def test_lossless_formats_are_read_exactly(format):
     assert np.array_equal(read(encode(SAMPLE, format, **LOSSLESS[format])).pixels, PIXELS)
 
 
-def test_a_path_and_its_bytes_are_the_same_picture(tmp_path):
+def test_a_path_and_its_bytes_give_the_same_picture(tmp_path):
     path = tmp_path / "wrong-ending.png"
     path.write_bytes(FILES["plain.jpg"])
     for source in (path, str(path), FILES["plain.jpg"]):
@@ -57,7 +57,7 @@ def test_a_path_and_its_bytes_are_the_same_picture(tmp_path):
         assert read(source).format == "jpeg"
 
 
-def test_pixels_can_be_written_to():
+def test_pixels_are_writable():
     pixels = read(FILES["plain.jpg"]).pixels
     pixels[:] = 0
     assert pixels.flags.c_contiguous
@@ -95,7 +95,7 @@ def test_grey_one_bit_and_palette_become_rgb(mode, format):
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
-def test_transparency_is_laid_on_white(mode):
+def test_transparency_becomes_white(mode):
     image = SAMPLE.convert(mode)
     alpha = np.zeros((64, 96), np.uint8)
     alpha[:, 32:] = 128
@@ -118,14 +118,14 @@ def test_a_transparent_colour_of_a_palette_becomes_white():
         assert pixels[0, 9].tolist() == [0, 200, 0]
 
 
-def test_cmyk_is_read_as_adobe_inverts_it_and_as_others_do_not():
+def test_cmyk_is_read_with_and_without_adobes_inversion():
     image = SAMPLE.convert("CMYK")
     adobe = encode(image, "JPEG", quality=98, subsampling=0)
     assert close(read(adobe).pixels, PIXELS, 4)
     start = adobe.index(b"\xff\xee")
     (length,) = struct.unpack(">H", adobe[start + 2 : start + 4])
     inverted = Image.fromarray(255 - np.asarray(image), "CMYK")
-    plain = encode(inverted, "JPEG", quality=98, subsampling=0)  # Pillow inverts what it writes
+    plain = encode(inverted, "JPEG", quality=98, subsampling=0)  # Pillow inverts it when writing
     plain = plain[:start] + plain[start + 2 + length :]
     assert close(read(plain).pixels, PIXELS, 4)
     assert np.array_equal(read(encode(image, "TIFF")).pixels, np.asarray(image.convert("RGB")))
@@ -148,14 +148,14 @@ def test_sixteen_bit_rgb_is_scaled_not_clipped():
     assert (pixels[:, 2] == 1).all()
 
 
-def test_grey_where_white_is_zero_is_turned_round():
+def test_grey_with_white_as_zero_is_inverted():
     tags = grey_tiff(4, 1, 8 + 2 + 9 * 12 + 4, 8) | {258: (3, 1, 16), 262: (3, 1, 0)}
     pixels = read(tiff(tags, tail=struct.pack("<HHHH", 0, 21845, 43690, 65535))).pixels
     assert pixels[0, :, 0].tolist() == [255, 170, 85, 0]
 
 
 @pytest.mark.parametrize("values", [np.linspace(-3, 7, 64), np.linspace(0, 1, 64)])
-def test_floats_span_black_to_white(values):
+def test_floats_are_scaled_from_black_to_white(values):
     values = values.astype(np.float32).reshape(8, 8)
     pixels = read(encode(Image.fromarray(values), "TIFF")).pixels
     assert pixels[0, 0].tolist() == [0, 0, 0]
@@ -163,26 +163,26 @@ def test_floats_span_black_to_white(values):
     assert (np.diff(pixels[:, :, 0].ravel().astype(int)) >= 0).all()
 
 
-def test_floats_that_are_no_numbers_do_not_spoil_the_rest():
+def test_nan_and_infinity_do_not_affect_other_pixels():
     values = np.array([[np.nan, 0.0], [np.inf, 1.0]], np.float32)
     assert read(encode(Image.fromarray(values), "TIFF")).pixels[:, 1, 0].tolist() == [0, 255]
 
 
 def test_lab_becomes_rgb():
-    lab = Image.fromarray(np.full((8, 8, 3), (128, 0, 0), np.uint8), "LAB")  # half light, no colour
+    lab = Image.fromarray(np.full((8, 8, 3), (128, 0, 0), np.uint8), "LAB")  # medium lightness, no colour
     pixels = read(encode(lab, "TIFF")).pixels
     assert np.ptp(pixels[0, 0].astype(int)) <= 2
     assert 100 < pixels[0, 0, 0] < 140
 
 
-def test_the_first_frame_of_an_animation_is_taken():
+def test_the_first_frame_of_an_animation_is_read():
     frames = [Image.new("RGB", (20, 10), color) for color in ("red", "green", "blue")]
     for name, options in {"GIF": {}, "WEBP": {"lossless": True}, "PNG": {}, "TIFF": {}}.items():
         data = encode(frames[0], name, save_all=True, append_images=frames[1:], **options)
         assert read(data).pixels[0, 0].tolist() == [255, 0, 0], name
 
 
-def test_bands_make_no_difference(monkeypatch):
+def test_conversion_in_bands_gives_the_same_pixels(monkeypatch):
     image = Image.open(io.BytesIO(encode(SAMPLE.convert("RGBA"), "PNG")))
     whole = to_rgb(image)
     monkeypatch.setattr("lookalike.images.decoding.BAND_PIXELS", 96 * 7)
@@ -191,7 +191,7 @@ def test_bands_make_no_difference(monkeypatch):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 700), st.integers(1, 700), st.integers(1, 400))
-def test_reduced_decoding_never_goes_below_the_side(width, height, side):
+def test_reduced_decoding_is_never_smaller_than_the_side(width, height, side):
     found = read(encode(Image.new("RGB", (width, height), "teal"), "JPEG"), side=side)
     assert (found.width, found.height) == (width, height)
     shorter = min(found.pixels.shape[:2])
@@ -209,7 +209,7 @@ def test_reduced_decoding_keeps_the_picture():
     assert close(small, reduced, 3)
 
 
-def test_the_time_a_picture_was_taken_is_known():
+def test_the_time_a_picture_was_taken_is_read():
     exif = Image.Exif()
     exif.get_ifd(0x8769).update({0x9003: "2021:07:04 12:30:00", 0x9011: "+02:00"})
     assert read(encode(SAMPLE, "JPEG", exif=exif)).taken_at == 1625394600.0
@@ -221,7 +221,7 @@ def test_the_time_a_picture_was_taken_is_known():
     assert read(FILES["plain.png"]).taken_at is None
 
 
-def test_an_id_has_63_bits_and_follows_the_content():
+def test_an_id_has_63_bits_and_depends_on_the_content():
     ids = {identify(bytes([i])) for i in range(200)}
     assert len(ids) == 200
     assert all(0 <= i < 2**63 for i in ids)
@@ -255,7 +255,7 @@ def test_a_jpeg_without_its_last_bytes_is_rejected_at_any_size():
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(FILES)), st.randoms(use_true_random=False))
-def test_damage_anywhere_ends_in_pixels_or_in_a_reason(name, random):
+def test_any_damage_gives_pixels_or_a_reason(name, random):
     data = bytearray(FILES[name])
     for _ in range(random.randint(1, 6)):
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
@@ -296,7 +296,7 @@ def test_a_heic_picture_needs_a_package():
         read(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
 
 
-def test_limits_are_the_callers(tmp_path):
+def test_the_caller_can_set_limits(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(png(100, 100, rows=100))
     assert read(path, limits=Limits(max_pixels=10_000)).width == 100
@@ -309,13 +309,13 @@ def test_limits_are_the_callers(tmp_path):
             read(source, limits=Limits(max_bytes=size - 1))
 
 
-def test_pictures_beyond_pillows_own_limit_are_read_within_ours(monkeypatch):
+def test_pictures_above_pillows_limit_are_read_up_to_ours(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     assert read(FILES["plain.gif"]).width == 120
     assert Image.MAX_IMAGE_PIXELS == 10
 
 
-def test_others_settings_of_pillow_are_neither_used_nor_changed(monkeypatch):
+def test_global_settings_of_pillow_are_neither_used_nor_changed(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(ImageError, match="truncated"):
         read(FILES["plain.jpg"][:-100])
@@ -336,7 +336,7 @@ def test_pipes_devices_and_folders_are_rejected_without_waiting(tmp_path):
             read(path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read all files")
 def test_a_file_without_permission_is_rejected(tmp_path):
     path = tmp_path / "secret.jpg"
     path.write_bytes(FILES["plain.jpg"])
@@ -345,7 +345,7 @@ def test_a_file_without_permission_is_rejected(tmp_path):
         read(path)
 
 
-def test_decoders_complaints_reach_neither_the_terminal_nor_the_warnings(capfd):
+def test_decoders_print_nothing_and_raise_no_warnings(capfd):
     damaged = [
         data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
         for data in FILES.values()
@@ -368,13 +368,13 @@ def test_decoders_complaints_reach_neither_the_terminal_nor_the_warnings(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_standard_error_works_again_afterwards(capfd):
+def test_standard_error_works_after_reading(capfd):
     read(FILES["lzw.tif"])
     os.write(2, b"still here")
     assert capfd.readouterr().err == "still here"
 
 
-def test_reading_works_where_standard_error_is_closed():
+def test_reading_works_when_standard_error_is_closed():
     code = (
         "import os, sys; os.close(2); from lookalike.images.decoding import read; "
         "sys.stdout.write(str(read(sys.stdin.buffer.read()).width))"
@@ -383,7 +383,7 @@ def test_reading_works_where_standard_error_is_closed():
     assert done.stdout == b"120"
 
 
-def test_threads_may_read_at_the_same_time():
+def test_threads_can_read_at_the_same_time():
     before = list(warnings.filters)
     limit = Image.MAX_IMAGE_PIXELS
     shapes = []
@@ -403,7 +403,7 @@ def test_threads_may_read_at_the_same_time():
     assert limit == Image.MAX_IMAGE_PIXELS
 
 
-def test_a_picture_too_large_for_the_memory_is_rejected_with_the_cause(monkeypatch):
+def test_a_picture_too_large_for_memory_is_rejected_with_the_cause(monkeypatch):
     def explode(*_):
         raise MemoryError
 
@@ -413,9 +413,9 @@ def test_a_picture_too_large_for_the_memory_is_rejected_with_the_cause(monkeypat
     assert isinstance(caught.value.__cause__, MemoryError)
 
 
-def test_avif_is_read_where_pillow_can():
+def test_avif_is_read_if_pillow_supports_it():
     assert ("plain.avif" in FILES) == features.check("avif")
 
 
-def test_the_default_limits_are_those_of_the_documentation():
+def test_the_default_limits_match_the_documentation():
     assert Limits(512 * 2**20, 200_000_000) == LIMITS

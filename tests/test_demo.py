@@ -7,7 +7,7 @@ from lookalike.images.demo import KINDS, draw, draw_folder
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_drawn_the_same_from_the_same_numbers_and_differently_from_others(kind):
+def test_a_seed_gives_the_same_picture_and_another_seed_a_different_one(kind):
     first, again, other = (draw(kind, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first.shape == (240, 320, 3)
     assert first.dtype == np.uint8
@@ -27,7 +27,7 @@ def test_a_dozen_kinds_differ_in_their_colours():
     assert np.mean(right) > 0.7
 
 
-def test_a_folder_is_the_same_to_the_byte_and_grows_without_changing(tmp_path):
+def test_a_folder_is_reproducible_and_can_be_extended(tmp_path):
     paths = draw_folder(tmp_path / "a", per_kind=2, random_state=3)
     assert paths == sorted(paths)
     assert [path.relative_to(tmp_path / "a").as_posix() for path in paths[:2]] == [

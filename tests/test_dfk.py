@@ -25,7 +25,7 @@ SEVERAL = np.stack([Y == 0, Y == 1, Y == 2, random.random(240) < 0.3], axis=1)
 
 
 def objective(scores, w, y):
-    """The objective of scores (n, P) under weights w (P,), and its gradients by w and by scores."""
+    """Return the objective of scores (n, P) under weights w (P,), and its gradients by w and by scores."""
     centred = scores - scores.mean(axis=0)
     weighted = centred * w**0.5
     value, L = neighbour_objective(weighted @ weighted.T, y)
@@ -34,13 +34,13 @@ def objective(scores, w, y):
 
 
 @parametrize_with_checks([Dfk(k=3, max_iterations=3)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 2), st.sampled_from(["all", "fixed"]))
-def test_a_step_is_the_limit_of_finite_differences(seed, k, d, learned):
+def test_gradients_equal_finite_differences(seed, k, d, learned):
     random = np.random.default_rng(seed)
     first = Mixture(random.dirichlet(np.ones(k) * 3), random.normal(size=(k, d)), random.gamma(2, size=(k, d)) + 0.2)
     packed, P, scale = Objective(first, learned), k * (2 * d + 1), random.gamma(2)
@@ -76,7 +76,7 @@ def test_a_step_is_the_limit_of_finite_differences(seed, k, d, learned):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0, 30))
-def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, size):
+def test_any_parameters_give_a_valid_mixture_and_valid_weights(seed, size):
     random = np.random.default_rng(seed)
     first = Mixture(np.array([0.3, 0.7]), random.normal(size=(2, 2)), random.gamma(2, size=(2, 2)) + 0.1)
     (alpha, _, variances), roots = Objective(first, "all").unpack(random.normal(size=10 + 8 + 2) * size)
@@ -92,7 +92,7 @@ def test_whatever_the_parameters_the_mixture_and_the_weights_are_valid(seed, siz
 
 @pytest.mark.parametrize("learned", ["all", "fixed", "weights"])
 @pytest.mark.parametrize("y", [Y, SEVERAL])
-def test_training_raises_the_objective_and_the_precision_of_what_is_held_out(learned, y):
+def test_training_improves_the_objective_and_the_held_out_precision(learned, y):
     part = Dfk(k=3, max_iterations=60, validation=0, learned=learned)
     plain = part.set_params(max_iterations=0).fit(X, y).transform(X)
     better = part.set_params(max_iterations=60).fit(X, y)
@@ -106,7 +106,7 @@ def test_training_raises_the_objective_and_the_precision_of_what_is_held_out(lea
     assert watched[:, 2].max() > watched[0, 2] + 0.01
 
 
-def test_new_items_find_their_like_better_than_before():
+def test_training_improves_the_retrieval_of_new_items():
     half = np.arange(240) < 160
     part = Dfk(k=2, batch=80)
     plain = part.set_params(max_iterations=0).fit(X[half], Y[half]).transform(X[~half])
@@ -114,12 +114,12 @@ def test_new_items_find_their_like_better_than_before():
     assert retrieval(learned, Y[~half]) > retrieval(plain, Y[~half]) + 0.05
 
 
-def test_distances_start_at_the_spread():
+def test_initial_distances_have_the_default_spread():
     Z = Dfk(k=2, max_iterations=0, validation=0).fit(SETS, Y).transform(SETS).astype(np.float64)
     assert 2 * Z.var(axis=0).sum() == pytest.approx(SPREAD, rel=1e-3)
 
 
-def test_what_validates_best_is_kept_and_told():
+def test_the_best_validated_parameters_are_kept_and_reported():
     seen = []
     part = Dfk(k=2, max_iterations=60, batch=30).fit(X, Y, callback=lambda *entry: seen.append(entry))
     np.testing.assert_array_equal(np.array(seen), part.curve_)
@@ -128,7 +128,7 @@ def test_what_validates_best_is_kept_and_told():
     np.testing.assert_array_equal(again.roots_, part.roots_)
 
 
-def test_weighted_scores_are_those_of_the_mixture():
+def test_weighted_scores_match_the_mixture():
     part = Dfk(k=3, max_iterations=5).fit(SETS, Y)
     assert part.roots_.shape == (39,)
     fisher = FisherScores(Mixture(part.alphas_, part.means_, part.deviations_**2), SETS[4])
@@ -142,7 +142,7 @@ def test_weighted_scores_are_those_of_the_mixture():
 
 
 @pytest.mark.parametrize("sets", [False, True])
-def test_torch_gives_the_same_numbers(sets):
+def test_torch_gives_the_same_results(sets):
     torch = pytest.importorskip("torch")
     rows = [torch.from_numpy(one) for one in SETS] if sets else torch.from_numpy(X)
     ours = Dfk(k=2, max_iterations=8).fit(SETS if sets else X, Y)
@@ -153,7 +153,7 @@ def test_torch_gives_the_same_numbers(sets):
     )
 
 
-def test_what_cannot_be_learned_from_is_refused():
+def test_invalid_training_data_is_refused():
     part = Dfk(k=2, max_iterations=1)
     with pytest.raises(InputError, match="Got 1 class"):
         part.fit(X, ["cat"] * 240)
@@ -175,7 +175,7 @@ def test_what_cannot_be_learned_from_is_refused():
         Dfk(learned="none").fit(X, Y)
 
 
-def test_labels_seen_once_items_without_labels_and_degenerate_gaussians_give_finite_numbers():
+def test_single_labels_unlabelled_items_and_degenerate_gaussians_give_finite_results():
     part = Dfk(k=4, max_iterations=15)
     assert np.isfinite(part.fit(X, np.r_[Y[:-1], 99]).transform(X)).all()
     assert np.isfinite(part.fit(X, np.arange(240)).transform(X)).all()
@@ -188,20 +188,20 @@ def test_labels_seen_once_items_without_labels_and_degenerate_gaussians_give_fin
     assert Dfk(k=60, max_iterations=3).fit(X[:10], Y[:10]).transform(X).shape == (240, 130)
 
 
-def test_memory_grows_with_the_batch_and_not_with_the_square_of_the_items():
+def test_memory_depends_on_the_batch_and_is_not_quadratic_in_the_items():
     rows, y = np.random.default_rng(0).normal(size=(4_000, 3)).astype(np.float32), np.arange(4_000) % 5
     part = Dfk(k=2, batch=100, max_iterations=10, validation=0)
-    part.fit(rows[:200], y[:200])  # what is imported and compiled on the way
+    part.fit(rows[:200], y[:200])  # imports and compiles first
     tracemalloc.start()
     part.fit(rows, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4_000**2  # bytes: a quarter of one float32 distance a pair
+    assert peak < 4_000**2  # bytes: a quarter of one float32 distance per pair
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 7), st.booleans())
-def test_the_objective_and_its_gradients_are_those_of_plain_loops(seed, n, several):
+def test_the_objective_and_its_gradients_equal_the_reference(seed, n, several):
     random = np.random.default_rng(seed)
     scores, w = random.normal(size=(n, 3)), random.gamma(1, size=3)
     y = random.integers(0, 2, (n, 4)) if several else random.integers(0, 3, n)
@@ -213,14 +213,14 @@ def test_the_objective_and_its_gradients_are_those_of_plain_loops(seed, n, sever
     np.testing.assert_allclose(by_scores, numeric, atol=1e-6)
 
 
-def test_with_one_label_an_item_it_is_the_objective_of_nca():
+def test_with_one_label_per_item_it_is_the_objective_of_nca():
     random = np.random.default_rng(1)
     X, y, w = random.normal(size=(30, 4)), random.integers(0, 3, 30), random.gamma(1, size=4)
     nca = NeighborhoodComponentsAnalysis()
     nca.n_iter_ = 0
     loss, gradient = nca._loss_grad_lbfgs(np.diag(np.sqrt(w)), X, y[:, None] == y[None, :], -1.0)
     found, by_w, _ = objective(X, w, y)
-    s = np.tanh(0.5)  # of one label in common; -s of none
+    s = np.tanh(0.5)  # for one label in common; -s for none
     assert found == pytest.approx(s * (2 * -loss / 30 - 1))
     by_root = -np.diag(gradient.reshape(4, 4)) * 2 * s / 30
     np.testing.assert_allclose(by_w * 2 * np.sqrt(w), by_root, atol=1e-10)

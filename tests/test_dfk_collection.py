@@ -24,12 +24,12 @@ def kinds(results):
     return [result.path.split("/")[-2] for result in results]
 
 
-def test_on_vectors_new_pictures_pass_through_the_same_chain(filled, pictures):
+def test_on_vectors_new_pictures_use_the_same_chain(filled, pictures):
     assert filled.fit("dfk(k=2, max_iterations=20)", labels=pictures) == {"dfk": 12}
     ids, X = filled.vectors("plain")
     y = [names[0] for names in filled.labels(ids.tolist()).values()]
     expected = Dfk(k=2, max_iterations=20).fit(X.astype(np.float16), y).transform(X.astype(np.float16))
-    np.testing.assert_allclose(filled.vectors("dfk")[1], expected, rtol=0.05, atol=0.05)  # kept at half precision
+    np.testing.assert_allclose(filled.vectors("dfk")[1], expected, rtol=0.05, atol=0.05)  # stored at half precision
     fish = pictures / "fish" / "fish-000.jpg"
     found = filled.search(fish, space="dfk", k=3)
     assert found[0].path == str(fish)
@@ -38,7 +38,7 @@ def test_on_vectors_new_pictures_pass_through_the_same_chain(filled, pictures):
     assert filled.verify() == []
 
 
-def test_on_local_descriptors_a_picture_is_one_vector_and_nothing_more_is_kept(filled, pictures):
+def test_on_local_descriptors_only_one_vector_per_picture_is_stored(filled, pictures):
     assert filled.fit(OWN, labels=pictures, workers=1) == {"mine": 12}
     space = filled.stats()["spaces"][1]
     assert space["chain"] == ["dfk(k=3, patch_dim=8, max_iterations=10, local='sift()')"]
@@ -47,7 +47,7 @@ def test_on_local_descriptors_a_picture_is_one_vector_and_nothing_more_is_kept(f
         filled.fit("mine")
     house = pictures / "house" / "house-001.jpg"
     assert filled.search(house, space="mine", k=1)[0].path == str(house)
-    with Collection(filled.path) as again:  # later, in another process
+    with Collection(filled.path) as again:  # as in a later process
         assert again.add(pictures / "night", workers=1).notes == []
         assert len(again.vectors("mine")[0]) == 16
         outside = np.asarray(Image.open(house))[:, ::-1]
@@ -57,7 +57,7 @@ def test_on_local_descriptors_a_picture_is_one_vector_and_nothing_more_is_kept(f
     assert part[0].box is not None
 
 
-def test_scores_can_be_compressed_and_the_chain_goes_on(filled, pictures, capsys):
+def test_scores_can_be_compressed_by_later_steps(filled, pictures, capsys):
     assert filled.fit("small = fourier() | dfk(k=2, max_iterations=5) | pca(dim=4)", labels=pictures) == {"small": 12}
     assert filled.vectors("small")[1].shape == (12, 4)
     assert filled.fit("coded = fourier() | dfk(k=2, max_iterations=5) | pq(bits=32)", labels=True) == {"coded": 12}
@@ -74,7 +74,7 @@ def test_scores_can_be_compressed_and_the_chain_goes_on(filled, pictures, capsys
     assert [row["bytes"] for row in json.loads(capsys.readouterr().out)] == [192, 776, 16]
 
 
-def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(filled, monkeypatch):
+def test_steps_are_compared_on_held_out_labelled_pictures(filled, monkeypatch):
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 4)).astype(np.float32)
     X[:, 0] += 5 * (np.arange(200) % 2)
@@ -96,28 +96,28 @@ def test_steps_are_compared_on_labelled_pictures_that_none_of_them_has_seen(fill
     assert [row.step for row in rows] == ["color()", "fda(dim=1)", "pca(dim=1)", "pq(bits=8)"]
     assert [row.bytes for row in rows] == [16, 4, 4, 1]
     assert rows[1].precision > rows[0].precision
-    assert rows[1].recall == rows[2].recall == 1  # a line turned is the same line
+    assert rows[1].recall == rows[2].recall == 1  # a rotated line has the same neighbours
     assert 0.2 < rows[3].recall < 1
     monkeypatch.setattr(evaluation, "labels_of", lambda *_, **__: {1: ["odd"], 2: ["even"]})
     with pytest.raises(InputError, match=r"at least 7 labelled pictures\. The collection has 2\."):
         filled.score_steps(space.name)
 
 
-def test_labels_teach_a_feature_anew_when_they_are_asked_for(filled, pictures, monkeypatch):
+def test_a_feature_is_refitted_with_labels_on_request(filled, pictures, monkeypatch):
     seen, fit = [], Dfk.fit
     monkeypatch.setattr(Dfk, "fit", lambda self, X, y, **more: (seen.append(y), fit(self, X, y, **more))[1])
     assert filled.fit(f"{OWN} | pca(dim=4)", labels=pictures, workers=1) == {"mine": 12}
     ids, before = filled.vectors("mine")
     assert before.shape == (12, 4)
-    assert filled.fit("mine") == {"mine": 12}  # the PCA alone
+    assert filled.fit("mine") == {"mine": 12}  # only the PCA
     np.testing.assert_allclose(filled.vectors("mine")[1], before, atol=1e-4)
     odd = [(item, "odd") for item in ids[::2].tolist()]
     filled._store.judgements.add_labels(odd, author="anna", source="hand")
     assert filled.fit("mine", labels=True, workers=1) == {"mine": 12}
-    assert [y.shape for y in seen] == [(12,), (12, 4)]  # several labels a picture now
+    assert [y.shape for y in seen] == [(12,), (12, 4)]  # now with several labels per picture
 
 
-def test_pictures_with_several_labels_count_for_dfk_and_for_no_other(filled, pictures, monkeypatch):
+def test_only_dfk_uses_pictures_with_several_labels(filled, pictures, monkeypatch):
     filled.import_labels(pictures)
     ids = filled.vectors("plain")[0].tolist()
     filled._store.judgements.add_labels([(item, "odd") for item in ids[:5]], author="anna", source="hand")
@@ -131,7 +131,7 @@ def test_pictures_with_several_labels_count_for_dfk_and_for_no_other(filled, pic
     assert filled.fit("both = fourier() | fda(dim=2) | dfk(k=2, max_iterations=5)") == {"both": 7}
 
 
-def test_what_cannot_be_learned_from_is_said_and_leaves_no_space_behind(filled, pictures, tmp_path):
+def test_insufficient_labels_are_reported_and_leave_no_space(filled, pictures, tmp_path):
     with pytest.raises(InputError, match=r"has 0 labelled pictures with 0 labels\. Label pictures first"):
         filled.fit(OWN)
     with pytest.raises(InputError, match=r"has 0 such pictures with 0 labels"):
@@ -144,21 +144,21 @@ def test_what_cannot_be_learned_from_is_said_and_leaves_no_space_behind(filled, 
         filled.fit("dfk(k=2, max_iterations=3)")
     assert [space["name"] for space in filled.stats()["spaces"]] == ["plain"]
     filled._store.judgements.add_labels([(ids[0], "once")], author="anna", source="hand")
-    assert filled.fit("dfk(k=2, max_iterations=3)") == {"dfk": 12}  # a label seen once is enough to tell apart
+    assert filled.fit("dfk(k=2, max_iterations=3)") == {"dfk": 12}  # one picture with another label is enough
     with pytest.raises(InputError, match=r"learns from labels\. To fit it, run: lookalike fit mine --labels"):
         Collection(tmp_path / "new", create=True).add(pictures / "fish", recipes=[OWN], workers=1)
     assert "learns from labels. To fit it" in filled.add(pictures / "fish", recipes=[OWN], workers=1).notes[0]
     assert filled.fit("mine", workers=1) == {"mine": 12}
 
 
-def test_a_chain_may_begin_with_a_local():
+def test_a_chain_can_start_with_a_local():
     assert parse_recipe("a = csift() | fisher(k=2) | l2()")[1] == ["fisher(k=2, local='csift()')", "l2()"]
     for wrong in ("sift()", "sift() | pca(dim=2)", "sift() | color()", "sift() | nothing()"):
         with pytest.raises(InputError, match="dfk, fisher or vlad"):
             parse_recipe(f"a = {wrong}")
 
 
-def test_long_rows_between_steps_are_bounded(monkeypatch):
+def test_memory_for_long_vectors_between_steps_is_limited(monkeypatch):
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     labelled = chain.Labelled(np.arange(40), X, np.arange(40) % 2)
     monkeypatch.setattr(chain, "STEP_BYTES", 4 * 14 * 10)  # ten rows of two Gaussians
@@ -177,7 +177,7 @@ def labelled(feature, pictures, names):
         yield feature.prepare(np.asarray(Image.open(path))), said
 
 
-def test_a_feature_learns_from_as_many_patches_of_each_picture_as_it_may_hold(pictures, monkeypatch):
+def test_the_patches_that_a_feature_learns_from_fit_its_memory_limit(pictures, monkeypatch):
     held, fit = [], Dfk.fit
     monkeypatch.setattr(Dfk, "fit", lambda self, X, y, **_: held.append(X) or fit(self, X, y))
     for max_bytes in (2**24, 2**16):
@@ -185,8 +185,8 @@ def test_a_feature_learns_from_as_many_patches_of_each_picture_as_it_may_hold(pi
         feature.fit(labelled(feature, pictures, [["a"], ["b"]] * 4), max_bytes=max_bytes)
         assert held[-1].rows.nbytes <= max_bytes
         assert len(held[-1].starts) == 9
-        assert len(np.unique(np.diff(held[-1].starts))) == 1  # all pictures are of one size
-    assert held[0].rows.nbytes == 152_768  # all there are
+        assert len(np.unique(np.diff(held[-1].starts))) == 1  # all pictures have the same size
+    assert held[0].rows.nbytes == 152_768  # all patches
     assert held[1].rows.nbytes > 2**15
 
 

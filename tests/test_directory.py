@@ -1,4 +1,4 @@
-"""The collection's directory: opening, the one writer, transactions; killed writers, full disks, old formats."""
+"""The collection's directory: opening, the writer lock, transactions, killed writers, full disks, old formats."""
 
 import os
 import random
@@ -35,7 +35,7 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
 from store_worker import DIM, add, do, rows_for, state_after
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 HERE = Path(__file__).parent
 
@@ -55,7 +55,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def check_whole(store: Store, expected: set[int]) -> None:
-    """Nothing is wrong, and exactly these items are there with the rows that were written."""
+    """Check that nothing is damaged and that the store has exactly these items with their vectors."""
     assert store.verify() == []
     assert store.items.ids().tolist() == sorted(expected)
     for space in store.vectors.spaces():
@@ -75,14 +75,14 @@ def run(code: str, *args: object) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=PATIENCE_S)
+    output, _ = process.communicate(timeout=TIMEOUT_S)
     return output
 
 
 # Opening
 
 
-def test_no_collection_says_how_to_make_one(path: Path) -> None:
+def test_the_error_for_a_missing_collection_tells_how_to_create_one(path: Path) -> None:
     with pytest.raises(NoCollectionError, match=f"No collection at {path}. Create one with: lookalike -c {path} add"):
         Store(path)
     assert not path.exists()
@@ -90,7 +90,7 @@ def test_no_collection_says_how_to_make_one(path: Path) -> None:
 
 def test_a_new_collection_is_empty_and_opens_again(path: Path) -> None:
     Store(path, create=True).close()
-    Store(path, create=True).close()  # what is there stays
+    Store(path, create=True).close()  # keeps existing data
     store = Store(path)
     assert (len(store.items), store.vectors.spaces(), len(store.judgements)) == (0, {}, 0)
     check_whole(store, set())
@@ -98,7 +98,7 @@ def test_a_new_collection_is_empty_and_opens_again(path: Path) -> None:
     assert files(path) == {"catalogue.sqlite", "judgements.sqlite", "lock"}
 
 
-def test_a_lost_catalogue_is_not_passed_over_while_there_are_vectors(store: Store, path: Path) -> None:
+def test_a_missing_catalogue_is_an_error_if_there_are_vectors(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
     store.close()
@@ -108,7 +108,7 @@ def test_a_lost_catalogue_is_not_passed_over_while_there_are_vectors(store: Stor
             Store(path, create=create)
 
 
-def test_the_log_of_a_lost_catalogue_is_not_played_into_a_new_one(path: Path) -> None:
+def test_the_log_of_a_missing_catalogue_is_not_applied_to_a_new_one(path: Path) -> None:
     store = Store(path, create=True)
     with store.writer(), store.transaction():
         store.vectors.create_space("old", ["color()"])
@@ -125,7 +125,7 @@ def test_the_log_of_a_lost_catalogue_is_not_played_into_a_new_one(path: Path) ->
 
 
 @pytest.mark.parametrize("harm", ["missing", "empty", "no database"])
-def test_lost_judgements_are_an_error_only_when_they_are_needed(store: Store, path: Path, harm: str) -> None:
+def test_missing_judgements_are_an_error_only_when_they_are_needed(store: Store, path: Path, harm: str) -> None:
     with store.writer():
         add(store, [1])
     store.close()
@@ -142,7 +142,7 @@ def test_lost_judgements_are_an_error_only_when_they_are_needed(store: Store, pa
         store.close()
 
 
-def test_an_empty_catalogue_is_damage_not_a_new_one(path: Path) -> None:
+def test_an_empty_catalogue_is_reported_as_damage(path: Path) -> None:
     path = path.with_name("with a space")
     store = Store(path, create=True)
     with store.writer(), store.transaction():
@@ -163,7 +163,7 @@ def test_an_empty_catalogue_is_damage_not_a_new_one(path: Path) -> None:
     store.close()
 
 
-def test_a_catalogue_that_is_emptied_while_it_is_open_takes_no_vectors_along(store: Store, path: Path) -> None:
+def test_vectors_survive_when_an_open_catalogue_is_emptied(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
     (path / "catalogue.sqlite").write_bytes(b"")
@@ -192,16 +192,16 @@ def test_opening_reads_little_and_loads_nothing_heavy(store: Store, path: Path) 
     )
     read, heavy = finish(run(code, path)).split(maxsplit=1)
     assert heavy == "set()\n"
-    assert int(read) < 5_000 * DIM * 4 / 8  # bytes; the rows are looked at where they lie, when they are needed
+    assert int(read) < 5_000 * DIM * 4 / 8  # bytes; vectors are memory-mapped and read on demand
 
 
-def test_a_store_that_was_closed_says_so(store: Store) -> None:
+def test_using_a_closed_store_is_an_error(store: Store) -> None:
     store.close()
     with pytest.raises(StoreError, match="is closed"):
         len(store.items)
 
 
-# The one writer
+# The writer lock
 
 
 HOLD = (
@@ -216,16 +216,16 @@ def test_a_second_writer_gets_the_pid_of_the_first_or_waits(store: Store, path: 
     assert other.stdout.readline() == "ready\n"
     with pytest.raises(LockedError, match=rf"\(pid {other.pid}\) is writing to {path}. Try again later or use --wait"):
         store.writer().__enter__()
-    assert len(store.items) == 0  # reading goes on
+    assert len(store.items) == 0  # reading still works
     later = threading.Timer(0.2, other.communicate)
     later.start()
-    with store.writer(wait_s=PATIENCE_S):
+    with store.writer(wait_s=TIMEOUT_S):
         add(store, [1])
     later.join()
     check_whole(store, {1})
 
 
-def test_a_killed_writer_lets_go_at_once(store: Store, path: Path) -> None:
+def test_a_killed_writer_releases_the_lock_immediately(store: Store, path: Path) -> None:
     other = run(HOLD, path)
     assert other.stdout is not None
     other.stdout.readline()
@@ -235,7 +235,7 @@ def test_a_killed_writer_lets_go_at_once(store: Store, path: Path) -> None:
         add(store, [1])
 
 
-def test_a_writer_that_is_interrupted_while_it_waits_can_try_again(store: Store, path: Path) -> None:
+def test_a_writer_interrupted_while_waiting_can_try_again(store: Store, path: Path) -> None:
     other = Store(path)
     with other.writer(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
@@ -246,7 +246,7 @@ def test_a_writer_that_is_interrupted_while_it_waits_can_try_again(store: Store,
     other.close()
 
 
-def test_the_writer_lock_nests_in_a_thread_and_holds_off_the_others(store: Store) -> None:
+def test_the_writer_lock_is_reentrant_and_blocks_other_threads(store: Store) -> None:
     errors: list[Exception] = []
 
     def write() -> None:
@@ -268,7 +268,7 @@ def test_the_writer_lock_nests_in_a_thread_and_holds_off_the_others(store: Store
     assert len(errors) == 1
 
 
-def test_writing_without_the_lock_is_our_bug(store: Store) -> None:
+def test_writing_without_the_lock_raises_an_assertion_error(store: Store) -> None:
     with pytest.raises(AssertionError), store.transaction():
         pass
     failed: list[bool] = []
@@ -301,7 +301,7 @@ def test_two_writers_in_two_processes_lose_nothing(store: Store, path: Path) -> 
     check_whole(store, {*range(100, 115), *range(200, 215)})
 
 
-def test_the_version_tells_of_commits_by_anybody_and_of_nothing_else(store: Store, path: Path) -> None:
+def test_the_version_changes_exactly_with_commits_of_any_process(store: Store, path: Path) -> None:
     other = Store(path)
     before = store.version()
     assert store.version() == other.version() == before
@@ -321,7 +321,7 @@ def test_the_version_tells_of_commits_by_anybody_and_of_nothing_else(store: Stor
     other.close()
 
 
-def test_unnamed_files_are_removed_by_the_next_writer_not_by_a_reader(store: Store, path: Path) -> None:
+def test_unreferenced_files_are_removed_by_the_next_writer_not_by_a_reader(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
         store.vectors.write("deep", np.array([2]), rows_for(np.array([2])))
@@ -337,7 +337,7 @@ def test_unnamed_files_are_removed_by_the_next_writer_not_by_a_reader(store: Sto
     reader.close()
 
 
-def test_a_collection_put_in_the_place_of_an_open_one_is_left_alone(store: Store, path: Path) -> None:
+def test_a_collection_that_replaces_an_open_one_is_not_changed(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
     path.rename(path.with_name("moved"))
@@ -354,7 +354,7 @@ def test_a_collection_put_in_the_place_of_an_open_one_is_left_alone(store: Store
     other.close()
 
 
-def test_a_collection_put_in_the_place_of_one_that_is_written_is_left_alone(store: Store, path: Path) -> None:
+def test_a_collection_that_replaces_one_being_written_is_not_changed(store: Store, path: Path) -> None:
     with store.writer():
         add(store, [1])
         path.rename(path.with_name("moved"))
@@ -376,7 +376,7 @@ def test_a_writer_that_fails_leaves_no_file_behind(store: Store, path: Path) -> 
     assert not list((path / "vectors").iterdir())
 
 
-def test_threads_read_while_another_writes_and_merges(store: Store) -> None:
+def test_threads_can_read_while_another_writes_and_merges(store: Store) -> None:
     stop = threading.Event()
     troubles: list[object] = []
 
@@ -433,11 +433,11 @@ def workers() -> Iterator[Forked]:
         yield forked
 
 
-def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(workers: Forked, tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_moment_loses_no_acknowledged_data(workers: Forked, tmp_path: Path) -> None:
     chance = random.Random(7)
     steps = orphans = merges = 0
     for kill in range(16):
-        path = tmp_path / ("c" if kill >= 4 else f"fresh-{kill}")  # the first few die while they create
+        path = tmp_path / ("c" if kill >= 4 else f"fresh-{kill}")  # the first few die while creating the collection
         if kill <= 4:
             steps, promised = 0, set[int]()
         after = chance.randrange(3) if kill >= 4 else 0
@@ -447,26 +447,26 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_acknowledged(worker
 
         store = Store(path, create=True)
         steps = len(store.items.sources())
-        assert acknowledged <= steps <= acknowledged + 1  # the step it was killed in is there whole, or not at all
+        assert acknowledged <= steps <= acknowledged + 1  # the interrupted step is complete or absent
         check_whole(store, state_after(steps))
         assert promised <= set(store.judgements.items_with("step").tolist()) <= set(range(steps))
         named = store.vectors.files()
         orphans += any(file not in named for file in path.glob("vectors/*"))
         merges += 2 * steps > store.vectors.n_segments()
         if steps:
-            with store.writer():  # goes on from where it stopped
+            with store.writer():  # resumes where the worker stopped
                 do(store, steps)
             promised.add(steps)
             steps += 1
             check_whole(store, state_after(steps))
         store.close()
     assert steps > 12
-    assert orphans > 0  # some died between writing and committing, or this test shows nothing
+    assert orphans > 0  # some died between writing and committing, as intended
     assert merges > 0
 
 
 def _kill_in_step(workers: Forked, path: Path, after: int) -> int:
-    """Start a worker and kill it some time after so many acknowledgements; returns how many it gave."""
+    """Start a worker and kill it some time after `after` acknowledgements; return their number."""
     workers.start(str(path))
     assert workers.readline() == "ready\n"
     assert [workers.readline() for _ in range(after)] == ["done\n"] * after
@@ -476,7 +476,7 @@ def _kill_in_step(workers: Forked, path: Path, after: int) -> int:
 
 
 def _die_in_step(workers: Forked, path: Path, after: int) -> int:
-    """Start a worker that dies between writing and committing after so many acknowledgements; returns how many."""
+    """Start a worker that dies between writing and committing after `after` acknowledgements; return their number."""
     workers.start(str(path), after)
     return workers.finish()[1].count("done")
 
@@ -506,10 +506,10 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
     check_whole(store, done)
 
     with store.writer():
-        assert store.vectors.merge("deep", everything=True) == 0  # both copies do not fit, and no row is dead
+        assert store.vectors.merge("deep", everything=True) == 0  # two copies do not fit, and no row was removed
     check_whole(store, done)
 
-    fill(small_disk)  # not a byte left: now it is SQLite that cannot write
+    fill(small_disk)  # now SQLite cannot write either
     with pytest.raises(FullError), store.writer(), store.transaction():
         store.items.skip([(f"/{i}" * 20, 1, 1, "x") for i in range(5_000)])
     with pytest.raises(FullError):
@@ -518,13 +518,13 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
 
     store.close()
     fill(small_disk)
-    store = Store(small_disk / "c")  # what comes now can read
+    store = Store(small_disk / "c")  # a new process can read
     check_whole(store, done)
     store.close()
 
     remount(small_disk, "size=9m")
     store = Store(small_disk / "c")
-    with store.writer():  # goes on when there is room again
+    with store.writer():  # continues once there is space again
         with store.transaction():
             gone = sorted(done)[: len(done) // 2 + 1]
             store.items.remove(gone)
@@ -534,7 +534,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
     store.close()
 
 
-def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(small_disk: Path) -> None:
+def test_merging_on_a_nearly_full_disk_rewrites_the_segments_that_fit(small_disk: Path) -> None:
     store = Store(small_disk / "c", create=True)
     with store.writer(), store.transaction():
         store.vectors.create_space("deep", ["color()"])
@@ -547,7 +547,7 @@ def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(sma
     store = Store(small_disk / "c")
     left = {*range(1_000, 1_900), *range(2_000, 4_000)}
     with fill(small_disk).open("r+b") as stream:
-        stream.truncate(stream.seek(0, 2) - 2**18)  # room for the log, not for a copy of everything
+        stream.truncate(stream.seek(0, 2) - 2**18)  # space for the log, but not for a copy of everything
     with store.writer():
         assert store.vectors.merge("deep", everything=True) == 2
     assert [block.n_dead for block in store.vectors.blocks("deep")] == [0, 0, 0]
@@ -555,7 +555,7 @@ def test_merging_on_a_nearly_full_disk_rewrites_what_fits_and_frees_the_rest(sma
     store.close()
 
 
-def test_a_disk_without_room_for_another_file_is_full(small_disk: Path) -> None:
+def test_a_disk_without_free_inodes_is_full(small_disk: Path) -> None:
     Store(small_disk / "c", create=True).close()
     used = os.statvfs(small_disk).f_files - os.statvfs(small_disk).f_ffree
     remount(small_disk, f"nr_inodes={used}")
@@ -563,7 +563,7 @@ def test_a_disk_without_room_for_another_file_is_full(small_disk: Path) -> None:
         Store(small_disk / "c")
 
 
-def test_an_old_format_on_a_full_disk_asks_for_space(small_disk: Path) -> None:
+def test_migrating_on_a_full_disk_is_a_full_error(small_disk: Path) -> None:
     shutil.copytree(HERE / "golden" / "v1", small_disk / "c")
     fill(small_disk)
     with pytest.raises(FullError, match="No space left to migrate"):
@@ -626,7 +626,7 @@ def test_golden_v1(tmp_path: Path) -> None:
     assert store.vectors.structures.get("small", "points").file == "hnsw-1.faiss"
     assert store.judgements.labels(ids) == {3: ["cat"], 141: [], 2**62 + 1: [], 2**63 - 1: ["größe"]}
 
-    with store.writer():  # and it can be written on
+    with store.writer():  # it is writable
         pending = store.vectors.write("color()", np.array([7]), np.ones((1, 6), np.float16))
         with store.transaction():
             store.items.add([Item(7, [], 1, 1, 1, "png", 0.0, None)])
@@ -636,7 +636,7 @@ def test_golden_v1(tmp_path: Path) -> None:
     store.close()
 
 
-def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
+def test_a_consistent_read_is_repeated_after_a_commit(tmp_path):
     store = Store(tmp_path / "c", create=True)
     seen = []
 
@@ -652,13 +652,13 @@ def test_one_look_has_one_version_and_is_taken_again_after_a_commit(tmp_path):
     store.close()
 
 
-def test_an_error_while_another_thread_commits_is_no_result(tmp_path):
+def test_a_read_that_fails_during_a_commit_is_repeated(tmp_path):
     store = Store(tmp_path / "c", create=True)
     calls = []
 
     def read():
         calls.append(store.version())
-        if len(calls) == 1:  # another thread removes a space that this one has just found
+        if len(calls) == 1:  # another thread removes a space that this thread has just found
             with store.writer(), store.transaction():
                 pass
             raise UnknownNameError("space", "deep", [])
@@ -673,12 +673,12 @@ def test_an_error_while_another_thread_commits_is_no_result(tmp_path):
     calls.clear()
     with pytest.raises(InputError, match="k must be"):
         store.read_consistently(fail)
-    assert len(calls) == 1  # without a commit, it is the caller's own error
+    assert len(calls) == 1  # without a commit, the error is the caller's
     store.close()
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_labels_for_a_collection_that_was_moved_away_are_rejected(tmp_path, copied):
+def test_labels_for_a_moved_collection_are_rejected(tmp_path, copied):
     store = Store(tmp_path / "c", create=True)
     (tmp_path / "c").rename(tmp_path / "old")
     if copied:
@@ -707,7 +707,7 @@ def test_golden_v5(tmp_path: Path) -> None:
     assert (vectors.structures.recall("codes"), vectors.structures.recall("told")) == ((0.875, 3), None)
     (block,) = vectors.blocks("codes")
     assert (block.X.dtype, block.X.tolist()) == (np.uint8, [[1, 2], [3, 4], [5, 255]])
-    with store.writer(), store.transaction():  # and it can be written on
+    with store.writer(), store.transaction():  # it is writable
         vectors.structures.set_recall("codes", Recall(0.5, 3))
     assert vectors.structures.recall("codes") == (0.5, 3)
     store.close()
@@ -717,7 +717,7 @@ def test_golden_v6(tmp_path: Path) -> None:
     shutil.copytree(HERE / "golden" / "v6", tmp_path / "c")
     with closing(sqlite3.connect(tmp_path / "c" / "catalogue.sqlite")) as db:
         assert db.execute("SELECT home FROM state").fetchone() == ("/golden/v6",)
-    store = Store(tmp_path / "c")  # which is not where it was
+    store = Store(tmp_path / "c")  # it was moved
     home = os.path.realpath(tmp_path / "c")
     assert store.items.home() == home
     assert {item: found.paths for item, found in store.items.get([3, 141, 2**63 - 1]).items()} == {
@@ -748,7 +748,7 @@ def test_golden_v7(tmp_path: Path) -> None:
     (session,) = store.judgements.sessions.all()
     assert (session.name, session.relevant, session.irrelevant) == (name, 1, 1)
     assert store.judgements.not_duplicates.pairs() == {(3, 141)}
-    with store.writer():  # and it can be written
+    with store.writer():  # it is writable
         pending = store.vectors.write("color()", np.array([3]), np.ones((1, 4), np.float16))
         with store.transaction():
             store.vectors.commit(pending)
@@ -769,8 +769,8 @@ def test_verify_finds_nothing_in_collections_of_older_formats(version: str, tmp_
 
 @pytest.mark.parametrize(("file", "migrations"), [("catalogue", CATALOGUE), ("judgements", JUDGEMENTS), ("jobs", JOBS)])
 def test_the_newest_format_has_a_golden_file(file: str, migrations: list[str]) -> None:
-    """Else the next version would be the first to find out what it cannot read."""
+    """Otherwise the next version could not be tested for reading it."""
     versions = set()
     for path in (HERE / "golden").glob(f"v*/{file}.sqlite"):
-        versions.add(int.from_bytes(path.read_bytes()[60:64], "big"))  # what PRAGMA user_version reads
+        versions.add(int.from_bytes(path.read_bytes()[60:64], "big"))  # PRAGMA user_version
     assert max(versions) == len(migrations)

@@ -1,4 +1,4 @@
-"""Clusters of duplicates: the fast algorithm equals the slow twin, and a chain never becomes one group."""
+"""Clusters of duplicates: the algorithm equals its reference, and a chain never becomes one group."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from lookalike.collection.duplicates import find_clusters, find_near, typical_di
 from reference import duplicate_groups as reference
 
 
-def everybody(centre, others, distances):
+def accept_all(centre, others, distances):
     return zip(others.tolist(), distances.tolist(), strict=True)
 
 
@@ -22,16 +22,16 @@ def everybody(centre, others, distances):
     apart=st.sets(st.tuples(st.integers(0, 20), st.integers(21, 40)), max_size=30),
     odd=st.booleans(),
 )
-def test_clusters_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
+def test_clusters_equal_the_reference(seed, n, radius, apart, odd):
     rng = np.random.default_rng(seed)
-    X = rng.integers(0, 3, (n, 3)).astype(np.float32)  # whole numbers: distances are exact, and often equal
+    X = rng.integers(0, 3, (n, 3)).astype(np.float32)  # integers, so that distances are exact and often equal
     ids = rng.permutation(n).astype(np.int64)
 
     def belongs(centre, other):
         return not odd or (centre + other) % 2 == 0
 
     def judge(centre, others, distances):
-        return ((i, d) for i, d in everybody(centre, others, distances) if belongs(centre, i))
+        return ((i, d) for i, d in accept_all(centre, others, distances) if belongs(centre, i))
 
     expected = reference.clusters(ids.tolist(), X, radius, belongs, apart)
     with pytest.MonkeyPatch.context() as patch:
@@ -44,25 +44,25 @@ def test_clusters_are_those_of_the_slow_twin(seed, n, radius, apart, odd):
 
 def test_a_chain_is_not_one_group():
     X = np.arange(50, dtype=np.float32)[:, None]  # each one step from the next
-    found = list(find_clusters(np.arange(50), lambda some: X[some], 1.0, everybody, set()))
+    found = list(find_clusters(np.arange(50), lambda some: X[some], 1.0, accept_all, set()))
     assert max(len(cluster.members) for cluster in found) <= 2
     assert all(abs(cluster.centre - member) == 1 for cluster in found for member in cluster.members)
 
 
 def test_a_large_group_is_one_cluster():
     X = np.zeros((3_000, 4), np.float32)
-    (cluster,) = find_clusters(np.arange(3_000), lambda some: X[some], 0.5, everybody, set())
+    (cluster,) = find_clusters(np.arange(3_000), lambda some: X[some], 0.5, accept_all, set())
     assert len(cluster.members) == 2_999
 
 
-def test_near_gives_nearest_first_and_leaves_itself_out():
+def test_find_near_returns_the_nearest_first_without_the_item_itself():
     X = np.array([[0.0], [3.0], [1.0], [10.0]], np.float32)
     ((items, distances),) = find_near(np.array([0]), np.arange(4), lambda some: X[some], 9.0)
     assert items.tolist() == [2, 1]
     assert distances.tolist() == [1.0, 9.0]
 
 
-def test_typical_is_the_median_of_strangers():
+def test_the_typical_distance_is_the_median():
     X = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
     D = ((X[:, None] - X[None]) ** 2).sum(axis=2)[np.triu_indices(400, 1)]
     assert typical_distance(np.arange(400), lambda some: X[some]) == pytest.approx(np.median(D), rel=0.05)

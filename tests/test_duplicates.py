@@ -1,4 +1,4 @@
-"""Duplicates in a collection: three tiers, and what somebody told apart stays apart."""
+"""Duplicates in a collection: three tiers, and pairs marked as not duplicates."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ TAKEN = ("beach", "house", "face")
 
 @pytest.fixture(scope="module")
 def folder(pictures, tmp_path_factory):
-    """Drawn pictures; of three a smaller copy and a cropped one, of one the same file again."""
+    """Synthetic pictures, with a smaller and a cropped copy of three of them, and a second copy of one file."""
     made = tmp_path_factory.mktemp("duplicates") / "pictures"
     shutil.copytree(pictures, made)
     for kind in TAKEN:
@@ -65,16 +65,16 @@ def test_the_same_file_at_two_paths_is_one_group(collection):
     assert collection.duplicates("identical", filter=Filter(path="house/*")) == []
 
 
-def test_copies_of_a_photo_are_found_and_look_alikes_are_not(collection):
+def test_copies_of_a_photo_are_found_and_similar_photos_are_not(collection):
     assert same(collection) == EXPECTED
     for group in collection.duplicates("same"):
         items = collection.get(group.items)
         sizes = [items[item].width * items[item].height for item in group.items]
-        assert sizes == sorted(sizes, reverse=True)  # so that the first is the largest of whoever is left
+        assert sizes == sorted(sizes, reverse=True)  # the first is always the largest
         assert len(group.distances) == len(group.items)
 
 
-def test_look_alikes_are_nearer_than_a_share_of_the_usual(collection):
+def test_similar_pictures_are_closer_than_a_fraction_of_the_typical_distance(collection):
     groups = collection.duplicates("alike")
     ids, X = collection.vectors()
     rows = dict(zip(ids.tolist(), X, strict=True))
@@ -89,13 +89,13 @@ def test_look_alikes_are_nearer_than_a_share_of_the_usual(collection):
             assert exact <= 1.2 * duplicates.ALIKE_RADIUS * usual
 
 
-def test_what_is_told_apart_stays_apart_even_when_it_was_removed_and_comes_back(collection, folder):
+def test_dismissed_duplicates_stay_dismissed_after_they_were_removed_and_added_again(collection, folder):
     group = next(g for g in collection.duplicates("same", workers=1) if "crop-face.png" in names(collection, g))
     assert collection.not_duplicates(group.items, author="anna") == 3
     assert collection.not_duplicates(group.items, author="ben") == 0
     rest = {found for found in EXPECTED if "crop-face.png" not in found}
-    assert same(collection) == rest  # of what was kept
-    assert same(collection, filter=Filter(path="*")) == rest  # and anew
+    assert same(collection) == rest  # from the cache
+    assert same(collection, filter=Filter(path="*")) == rest  # computed again
     collection.remove(*group.items)
     assert len(collection.get(group.items)) == 0
     collection.add(folder, workers=1)
@@ -104,7 +104,7 @@ def test_what_is_told_apart_stays_apart_even_when_it_was_removed_and_comes_back(
     assert collection.verify() == []
 
 
-def test_one_of_a_group_can_be_told_apart_from_the_others(collection):
+def test_one_picture_of_a_group_can_be_dismissed(collection):
     group = next(g for g in collection.duplicates("same", workers=1) if "crop-face.png" in names(collection, g))
     smaller = group.items[names(collection, group).index("small-face.jpg")]
     for other in group.items:
@@ -113,17 +113,17 @@ def test_one_of_a_group_can_be_told_apart_from_the_others(collection):
     assert ("crop-face.png", "face-000.jpg") in same(collection)
 
 
-def test_a_file_that_may_lie_at_two_paths_is_told_so(collection):
+def test_identical_files_can_be_dismissed(collection):
     (group,) = collection.duplicates("identical")
     assert collection.not_duplicates(group.items) == 1
     assert collection.duplicates("identical") == []
 
 
-def test_groups_are_kept_until_pictures_come_or_go(collection, monkeypatch):
+def test_groups_are_cached_until_pictures_change(collection, monkeypatch):
     assert collection.known_duplicates("same") is None
     found = collection.duplicates("same", workers=1)
     with monkeypatch.context() as patch:
-        patch.setattr(duplicates, "_find", lambda *_: pytest.fail("made again"))
+        patch.setattr(duplicates, "_find", lambda *_: pytest.fail("computed again"))
         assert collection.duplicates("same") == found
         assert collection.known_duplicates("same") == (found, True)
     gone = found[0].items[1]
@@ -134,7 +134,7 @@ def test_groups_are_kept_until_pictures_come_or_go(collection, monkeypatch):
     assert gone not in [item for group in again for item in group.items]
 
 
-def test_a_kept_file_that_is_damaged_is_made_again(collection):
+def test_a_damaged_cache_file_is_computed_again(collection):
     found = collection.duplicates("same", workers=1)
     for file in (collection.path / "derived").iterdir():
         file.write_text("{")
@@ -142,7 +142,7 @@ def test_a_kept_file_that_is_damaged_is_made_again(collection):
     assert collection.duplicates("same", workers=1) == found
 
 
-def test_a_picture_that_is_gone_is_no_duplicate(tmp_path, folder):
+def test_missing_and_changed_files_are_not_duplicates(tmp_path, folder):
     shutil.copytree(folder, tmp_path / "p")
     with Collection(tmp_path / "c", create=True) as collection:
         collection.add(tmp_path / "p", recipes=["color"], workers=1)
@@ -152,7 +152,7 @@ def test_a_picture_that_is_gone_is_no_duplicate(tmp_path, folder):
     assert {("crop-face.png", "face-000.jpg"), ("beach-000.jpg", "crop-beach.png")} < found
 
 
-def test_what_cannot_be_right_is_refused(collection, tmp_path):
+def test_invalid_input_is_refused(collection, tmp_path):
     with pytest.raises(UnknownNameError, match="alike, identical, same"):
         collection.duplicates("twins")
     with pytest.raises(UnknownNameError, match="space"):
@@ -172,7 +172,7 @@ def test_progress_ends_at_the_number_of_pictures(collection):
     assert said[-1] == ("comparing pictures", len(collection), len(collection))
 
 
-def test_coco_has_images_categories_and_who_said_what(collection, tmp_path):
+def test_coco_has_images_categories_and_label_authors(collection, tmp_path):
     collection.import_labels(_csv(collection, tmp_path))
     collection.classes.add("größe", [], author="ben")
     target = tmp_path / "coco.json"

@@ -38,7 +38,7 @@ def unit(X):
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def test_gem_rows_are_those_of_the_network_in_torch(rows, maps):
+def test_gem_vectors_equal_those_of_the_network_in_torch(rows, maps):
     expected = unit(np.mean(np.clip(maps, 1e-6, None) ** 3.0, axis=(2, 3)) ** (1 / 3))
     assert rows.shape == (3, 1280)
     assert rows.dtype == np.float32
@@ -55,18 +55,18 @@ def test_gem_rows_are_those_of_the_network_in_torch(rows, maps):
         ({"p": 1.5}, lambda maps: np.mean(np.clip(maps, 1e-6, None) ** 1.5, axis=(2, 3)) ** (1 / 1.5)),
     ],
 )
-def test_other_poolings_are_what_their_formulas_say(options, pool, maps):
+def test_other_poolings_match_their_formulas(options, pool, maps):
     np.testing.assert_allclose(EfficientNet(**options).extract(PICTURES), unit(pool(maps)), atol=1e-5)
 
 
 def test_a_batch_gives_the_same_rows_as_one_picture_at_a_time(feature, rows):
     one_by_one = np.concatenate([feature.extract([picture]) for picture in PICTURES])
-    many = feature.extract(PICTURES * 6)  # longer than a batch, with a rest
+    many = feature.extract(PICTURES * 6)  # longer than a batch, with a remainder
     np.testing.assert_allclose(one_by_one, rows, atol=1e-5)
     np.testing.assert_allclose(many, np.tile(rows, (6, 1)), atol=1e-5)
 
 
-def test_the_same_picture_gives_the_same_bytes_in_another_object(rows):
+def test_another_instance_gives_the_same_bytes(rows):
     assert EfficientNet().extract(PICTURES).tobytes() == rows.tobytes()
 
 
@@ -83,7 +83,7 @@ def test_pictures_of_any_shape_give_finite_unit_rows(feature, shape):
     np.testing.assert_allclose(np.linalg.norm(feature.describe([prepared]), axis=1), 1, atol=1e-5)
 
 
-def test_boxes_are_described_as_if_they_had_been_cut_out(feature):
+def test_a_box_has_the_vector_of_its_crop(feature):
     boxes = [(0.0, 0.0, 1.0, 1.0), (0.5, 0.0, 1.0, 0.5), (0.999, 0.999, 1.0, 1.0)]
     picture = PICTURES[1]  # (300, 224, 3)
     cut_out = feature.extract([picture, picture[:150, 112:], picture[299:, 223:]])
@@ -107,7 +107,7 @@ def test_threads_share_one_session_and_get_the_same_rows(rows, monkeypatch):
         np.testing.assert_allclose(result, rows, atol=1e-5)
 
 
-def test_a_pickled_feature_leaves_its_session_behind(feature, rows):
+def test_a_pickled_feature_does_not_contain_its_session(feature, rows):
     data = pickle.dumps(feature)
     assert len(data) < 200
     copy = pickle.loads(data)
@@ -124,12 +124,12 @@ def test_missing_weights_are_reported_with_the_package_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"pool": "gme"}, {"pool": "cls"}, {"p": 0}, {"p": 41}, {"p": "3"}, {"threads": 0}])
-def test_options_that_cannot_be_right_are_refused_at_once(options):
+def test_invalid_options_are_refused_by_the_constructor(options):
     with pytest.raises((InputError, UnknownNameError), match=f"{next(iter(options.values()))}"):
         EfficientNet(**options)
 
 
-def test_its_spec_builds_it_again():
+def test_it_can_be_created_from_its_spec():
     spec = spec_of(EfficientNet(p=2.5))
     assert spec == "efficientnet(p=2.5)"
     assert create("feature", spec).p == 2.5

@@ -12,14 +12,14 @@ from reference.calibration import average_precision, margin
 
 random = np.random.default_rng(2)
 SCALES = np.array([5.0] * 4 + [0.5] * 12)
-"""The first columns vary most, and say least about which picture it is."""
+"""The first columns vary most and carry the least information about the picture."""
 POOL, PICTURES = (random.normal(size=(n, 16)) * SCALES for n in (400, 60))
 ALTERED = PICTURES[:, None] + random.normal(size=(60, 3, 16)) * ([3.0] * 4 + [0.15] * 12)
 LAMS = [{"lam": lam} for lam in (1e-3, 0.1, 10.0, 1000.0)]
 
 
 class Columns:
-    """An encoder that keeps some columns, and fits nothing."""
+    """An encoder that keeps some columns and needs no fit."""
 
     def __init__(self, keep=slice(None), scale=1.0):
         self.keep, self.scale = keep, scale
@@ -32,7 +32,7 @@ class Columns:
 
 
 class Scored(Columns):
-    """The same, scored by its own query: ten times the distance, and seven."""
+    """The same encoder with its own query, whose score is ten times the distance plus seven."""
 
     def query(self, X):
         rows = self.transform(X)
@@ -48,7 +48,7 @@ def distances(Q, Y):
     return ((Q[:, None] - Y) ** 2).sum(axis=2)
 
 
-def test_small_lam_is_chosen_where_what_varies_most_says_least():
+def test_small_lam_is_chosen_if_the_largest_variation_is_uninformative():
     chosen = calibrate(Slem, LAMS, POOL, PICTURES, ALTERED)
     assert chosen.params["lam"] <= 0.1
     assert [trial.params for trial in chosen.trials] == LAMS
@@ -57,12 +57,12 @@ def test_small_lam_is_chosen_where_what_varies_most_says_least():
     assert min(trial.behind for trial in chosen.trials) == 0
 
 
-def test_large_lam_is_chosen_where_what_varies_least_is_noise():
+def test_large_lam_is_chosen_if_the_smallest_variation_is_noise():
     altered = PICTURES[:, None] + random.normal(size=(60, 3, 16)) * ([0.5] * 4 + [3.0] * 12)
     assert calibrate(Slem, LAMS, POOL, PICTURES, altered).params["lam"] >= 10
 
 
-def test_measures_are_those_counted_by_hand():
+def test_measures_equal_the_reference():
     trial = calibrate(Columns, [{}], POOL, PICTURES, ALTERED).trials[0]
     S = distances(ALTERED.reshape(-1, 16), PICTURES)
     own = np.repeat(np.eye(60, dtype=bool), 3, axis=0)
@@ -70,7 +70,7 @@ def test_measures_are_those_counted_by_hand():
     np.testing.assert_allclose([trial.precision, trial.margin], np.mean(expected, axis=0))
 
 
-def test_measures_by_label_are_those_counted_by_hand_with_the_row_itself_left_out():
+def test_measures_by_label_equal_the_reference_without_the_row_itself():
     y = np.repeat([*"abcdefghij"], 6)
     X = PICTURES + 3 * np.repeat(PICTURES[:10], 6, axis=0)
     trial = calibrate_labels(Columns, [{}], X, y, POOL).trials[0]
@@ -84,22 +84,22 @@ def test_measures_by_label_are_those_counted_by_hand_with_the_row_itself_left_ou
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_ties_count_as_wrong_whatever_their_order(seed):
+def test_ties_count_as_wrong_in_any_order(seed):
     local = np.random.default_rng(seed)
-    X, y = local.integers(0, 3, (12, 2)).astype(float), np.arange(12) % 4  # many rows alike
+    X, y = local.integers(0, 3, (12, 2)).astype(float), np.arange(12) % 4  # many equal rows
     trial = calibrate_labels(Columns, [{}], X, y, X).trials[0]
     S = distances(X, X)
     expected = [average_precision(S[i], (y == y[i]) & (np.arange(12) != i), y != y[i]) for i in range(12)]
     np.testing.assert_allclose(trial.precision, np.mean(expected))
 
 
-def test_an_encoder_that_tells_nothing_apart_is_worth_least():
+def test_a_constant_encoder_has_the_lowest_measures():
     trials = calibrate(Columns, [{"scale": 0.0}, {}], POOL, PICTURES, ALTERED).trials
     assert trials[0].precision == pytest.approx(1 / 60)
     assert trials[0].margin == -1
 
 
-def test_where_all_is_found_the_margin_decides():
+def test_the_margin_breaks_ties_in_precision():
     altered = PICTURES[:, None] + random.normal(size=(60, 3, 16)) * ([0.1] * 4 + [0.01] * 12)
     chosen = calibrate(Columns, [{"keep": slice(0, 4)}, {"keep": slice(4, 16)}], POOL, PICTURES, altered)
     assert [trial.precision for trial in chosen.trials] == [1, 1]
@@ -109,33 +109,33 @@ def test_where_all_is_found_the_margin_decides():
 
 def test_a_larger_margin_does_not_make_up_for_lower_precision():
     easy = ALTERED.copy()
-    easy[:, :, 4:] = PICTURES[:, None, 4:]  # the last columns find everything, the first ones do not
+    easy[:, :, 4:] = PICTURES[:, None, 4:]  # the last columns identify every picture, the first ones do not
     chosen = calibrate(Columns, [{"keep": slice(0, 4)}, {"keep": slice(4, 16)}], POOL, PICTURES, easy)
     assert chosen.params == {"keep": slice(4, 16)}
     assert chosen.trials[0].behind > SIGNIFICANT
 
 
-def test_scale_and_shift_of_scores_do_not_count_and_a_query_of_the_encoder_is_used():
+def test_measures_ignore_scale_and_shift_and_use_the_query_of_the_encoder():
     plain, larger = calibrate(Columns, [{}, {"scale": 100.0}], POOL, PICTURES, ALTERED).trials
     own = calibrate(Scored, [{}], POOL, PICTURES, ALTERED).trials[0]
     for other in (larger, own):
         np.testing.assert_allclose([other.precision, other.margin], [plain.precision, plain.margin], rtol=1e-4)
 
 
-def test_any_maker_of_encoders_will_do():
+def test_any_function_that_returns_encoders_can_be_calibrated():
     chosen = calibrate(
         lambda dim: make_pipeline(PCA(dim=dim, whiten=1.0), L2()), [{"dim": 2}, {"dim": 16}], POOL, PICTURES, ALTERED
     )
     assert chosen.params == {"dim": 16}
 
 
-def test_labels_choose_too_and_rows_alone_with_theirs_are_only_in_the_way():
+def test_labels_choose_parameters_and_classes_of_one_row_are_distractors():
     X = np.concatenate([PICTURES, ALTERED[:, 0], POOL[:20]])
     y = [*range(60), *range(60), *range(100, 120)]
     assert calibrate_labels(Slem, LAMS, X, y, POOL[20:]).params["lam"] <= 0.1
 
 
-def test_without_negatives_each_half_of_the_labels_is_the_pool_of_the_other():
+def test_without_negatives_each_half_of_the_classes_is_the_pool_of_the_other():
     y = np.repeat(np.arange(10), 6)
     X = PICTURES + np.repeat(PICTURES[:10], 6, axis=0)
     first, second = (calibrate_labels(Slem, LAMS, X[a], y[a], X[b]) for a, b in ((y < 5, y >= 5), (y >= 5, y < 5)))
@@ -154,7 +154,7 @@ def test_torch_tensors_give_the_same_choice():
         assert mine.precision == pytest.approx(other.precision, abs=1e-3)
 
 
-def test_what_cannot_be_right_is_refused():
+def test_invalid_input_is_refused():
     for altered in (ALTERED[:, 0], ALTERED[:5], ALTERED[:, :0], ALTERED[:, :, :3], [1]):
         with pytest.raises(InputError, match=r"variants must have the shape \(m, a, d\)"):
             calibrate(Slem, LAMS, POOL, PICTURES, altered)

@@ -3,7 +3,7 @@ import re
 from lookalike import errors
 
 
-def test_every_error_stands_in_the_tree_that_the_docstring_draws():
+def test_the_docstring_lists_every_error():
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
     drawn = re.findall(r"\b\w+Error\b", (errors.__doc__ or "").split("The command line")[0])
     assert {cls.__name__ for cls in classes} <= set(drawn)
@@ -19,6 +19,6 @@ def test_an_unknown_name_without_a_near_one_gets_no_hint():
     assert "Did you mean" not in str(errors.UnknownNameError("coder", "zzz", ["itq"]))
 
 
-def test_of_very_many_known_names_some_are_listed():
+def test_only_some_of_many_known_names_are_listed():
     message = str(errors.UnknownNameError("class", "class 99x", [f"class {i:03}" for i in range(1_000)]))
     assert message.endswith("class 039 and 960 more. Did you mean 'class 999'?")

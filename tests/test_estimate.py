@@ -1,4 +1,4 @@
-"""The estimate: its curve is the optimum, and in simulations its interval contains the truth as often as documented."""
+"""The estimate: its curve is optimal, and in simulations its interval covers the truth as often as documented."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from reference.feedback import logistic_loss
 
 
 def simulate(seed):
-    """Scores of 2,000 items, 20 to 400 of them positive; marks at the top and around the frontier."""
+    """Return scores of 2,000 items, 20 to 400 of them positive, with marks at the top and around the frontier."""
     random = np.random.default_rng(seed)
     wanted = np.zeros(2000, bool)
     wanted[: random.integers(20, 400)] = True
@@ -34,13 +34,13 @@ def test_the_interval_contains_the_truth_in_nine_of_ten_rounds():
     assert 0.7 < np.median([known.likely / truth for known, truth in told]) < 1.4
 
 
-def test_the_estimate_is_never_fewer_than_what_was_found():
+def test_the_estimate_is_never_below_the_number_found():
     for seed in range(20):
         known, _, y = simulate(seed)
         assert known is None or np.count_nonzero(y > 0) <= known.low <= known.likely <= known.high <= 2000
 
 
-def test_the_curve_is_the_optimum():
+def test_the_curve_is_optimal():
     random = np.random.default_rng(0)
     scores, wanted, weights = random.normal(size=30), (random.random(30) < 0.4) * 1.0, random.random(30)
     slope, level, _ = fit_curve(scores, wanted, weights)
@@ -60,7 +60,7 @@ def test_too_few_marks_give_no_estimate(kinds):
     assert estimate_total(np.arange(5.0), np.array(kinds, np.int8), unmarked, 2) is None
 
 
-def test_without_unmarked_items_the_estimate_is_what_was_found():
+def test_without_unmarked_items_the_estimate_is_the_number_found():
     y = np.array([1, 1, 1, -1, -1, -1], np.int8)
     known = estimate_total(np.array([1.0, 2, 1, -1, -2, -1]), y, UnmarkedScores(np.empty(0), np.empty(0), 0), 3)
     assert (known.low, known.likely, known.high) == (3, 3, 3)

@@ -15,13 +15,13 @@ ROWS = random.normal(size=(5, 8)) * np.geomspace(2, 0.2, 8) + 1
 
 @parametrize_with_checks([Esvm(lam=0.1)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("lam", [0.1, 1.0])
 @pytest.mark.parametrize("theta", [0.1, 1.0, 5.0])
-def test_rows_out_are_the_directions_of_the_minimum_of_equation_1_with_the_hinge_loss(lam, theta):
+def test_output_rows_are_the_directions_that_minimise_equation_1_with_the_hinge_loss(lam, theta):
     Y = Esvm(lam, theta).fit(POOL).transform(ROWS)
     assert Y.dtype == np.float32
     for got, row in zip(Y, ROWS, strict=True):
@@ -29,18 +29,18 @@ def test_rows_out_are_the_directions_of_the_minimum_of_equation_1_with_the_hinge
         assert got @ expected / np.linalg.norm(expected) > 0.995
 
 
-def test_it_is_close_to_slem_where_slem_is_its_square_loss_twin():
-    likeness = np.sum(Esvm(0.5).fit(POOL).transform(ROWS) * Slem(0.5).fit(POOL).transform(ROWS), axis=1)
-    assert likeness.min() > 0.8
+def test_it_is_close_to_slem_which_has_the_square_loss():
+    cosines = np.sum(Esvm(0.5).fit(POOL).transform(ROWS) * Slem(0.5).fit(POOL).transform(ROWS), axis=1)
+    assert cosines.min() > 0.8
 
 
-def test_a_batch_gives_what_one_by_one_gives():
+def test_a_batch_gives_the_same_results_as_single_rows():
     esvm = Esvm(0.1).fit(POOL)
     np.testing.assert_array_equal(esvm.transform(ROWS)[2:3], esvm.transform(ROWS[2:3]))
     assert esvm.transform(ROWS[:0]).shape == (0, 8)
 
 
-def test_torch_tensors_give_torch_tensors_with_the_same_numbers():
+def test_torch_tensors_give_torch_tensors_with_the_same_values():
     torch = pytest.importorskip("torch")
     got = Esvm(0.1).fit(torch.from_numpy(POOL)).transform(torch.from_numpy(ROWS))
     assert got.dtype == torch.float32
@@ -48,13 +48,13 @@ def test_torch_tensors_give_torch_tensors_with_the_same_numbers():
 
 
 @pytest.mark.parametrize("options", [{"lam": 0}, {"lam": -1.0}, {"lam": np.nan}, {"theta": 0}, {"max_iterations": 0}])
-def test_options_that_cannot_be_right_are_refused(options):
+def test_invalid_options_are_refused(options):
     (name, value) = next(iter(options.items()))
     with pytest.raises(InputError, match=f"{name} must be .* Got {value!r}"):
         Esvm(**options).fit(POOL)
 
 
-def test_rows_that_are_not_finite_and_verbs_before_the_fit_are_refused():
+def test_rows_that_are_not_finite_and_calls_before_fit_are_refused():
     bad = ROWS.copy()
     bad[1, 1] = np.nan
     with pytest.raises(InputError, match=r"X must be finite"):
@@ -65,6 +65,6 @@ def test_rows_that_are_not_finite_and_verbs_before_the_fit_are_refused():
         Esvm().transform(ROWS)
 
 
-def test_a_row_that_is_all_its_negatives_becomes_zero():
+def test_a_row_equal_to_all_negatives_becomes_zero():
     same = np.ones((4, 3))
     assert not Esvm(0.1).fit(same).transform(same[:1]).any()

@@ -1,4 +1,4 @@
-"""Which negatives push a picture away, inside a collection."""
+"""The negatives with the most influence on a picture, in a collection."""
 
 import shutil
 
@@ -25,7 +25,7 @@ def other(shared, tmp_path):
 
 @pytest.mark.parametrize("slem", [Slem(lam=0.01), KernelSlem(gamma=0.5, lam=0.01, rank=6)])
 @pytest.mark.parametrize("outside", [False, True])
-def test_the_hardest_of_the_pool_come_first(filled, other, slem, outside):
+def test_the_most_influential_negatives_come_first(filled, other, slem, outside):
     spec = "slem(lam=0.01)" if isinstance(slem, Slem) else "kernelslem(gamma=0.5, lam=0.01, rank=6)"
     filled.fit(f"told = fourier() | {spec}", negatives=other.path if outside else None)
     pool = other if outside else filled
@@ -38,12 +38,12 @@ def test_the_hardest_of_the_pool_come_first(filled, other, slem, outside):
     assert [push.push for push in found] == pytest.approx(expected[best].tolist(), rel=1e-3)
     assert [push.path for push in found] == [pool.get([push.id])[push.id].paths[0] for push in found]
     assert {push.collection for push in found} == {str(other.path) if outside else None}
-    everybody = filled.explain(int(mine[3]), space="told", k=100)
-    assert len(everybody) == len(ids)
-    assert np.mean([push.push for push in everybody]) == pytest.approx(1, abs=1e-3)
+    every_push = filled.explain(int(mine[3]), space="told", k=100)
+    assert len(every_push) == len(ids)
+    assert np.mean([push.push for push in every_push]) == pytest.approx(1, abs=1e-3)
 
 
-def test_earlier_transforms_come_before_it_and_pictures_need_not_be_known(filled, pictures):
+def test_earlier_transforms_are_applied_and_pictures_need_not_be_in_the_collection(filled, pictures):
     filled.fit("told = fourier() | pca(dim=3) | slem(lam=0.1)")
     ids, N = filled.vectors("plain")
     pca = PCA(dim=3).fit(N)
@@ -58,7 +58,7 @@ def test_earlier_transforms_come_before_it_and_pictures_need_not_be_known(filled
     assert filled.explain(picture, k=1)[0].id == ids[expected.argmax()]
 
 
-def test_only_what_was_in_the_pool_pushes_and_is_still_there(filled, pictures):
+def test_only_existing_pictures_of_the_pool_are_listed(filled, pictures):
     filled.fit("slem(lam=0.01)")
     before = {push.id for push in filled.explain(next((pictures / "fish").iterdir()), k=100)}
     filled.add(pictures / "night", workers=1)
@@ -72,7 +72,7 @@ def test_only_what_was_in_the_pool_pushes_and_is_still_there(filled, pictures):
         filled.explain(next((pictures / "night").iterdir()))
 
 
-def test_what_cannot_be_explained_says_why(filled, other, pictures):
+def test_the_error_explains_why_a_picture_cannot_be_explained(filled, other, pictures):
     item = next(filled.items()).id
     with pytest.raises(InputError, match=r"Create one: lookalike fit 'slem\(\)'"):
         filled.explain(item)

@@ -1,4 +1,4 @@
-"""What an export writes, cell by cell."""
+"""The content of exports."""
 
 import csv
 import io
@@ -16,12 +16,12 @@ def row(paths, *labels):
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
-def test_a_spreadsheet_finds_no_formula(start):
-    """A quote mark goes before what would be one, label by label: some spreadsheets split cells at semicolons, too."""
+def test_csv_cells_contain_no_spreadsheet_formulas(start):
+    """Formulas are quoted in each label, because some spreadsheets also split cells at semicolons."""
     rows = [row([f"{start}cmd|x!A1", "/a/=b.png"], "good", f"{start}1+1")]
     cells = list(csv.DictReader(io.StringIO("".join(export.lines(rows, "csv", {})), newline="")))
     assert [cell["path"] for cell in cells] == [f"'{start}cmd|x!A1", "/a/=b.png"]
     assert [cell["labels"] for cell in cells] == [f"good;'{start}1+1"] * 2
-    assert [cell["taken_at"] for cell in cells] == ["-5.0"] * 2  # a number is a number
+    assert [cell["taken_at"] for cell in cells] == ["-5.0"] * 2  # numbers are not quoted
     (found,) = json.loads("".join(export.lines(rows, "json", {})))
     assert (found["paths"], found["labels"]) == (rows[0][0].paths, ["good", f"{start}1+1"])

@@ -22,13 +22,13 @@ def small(**changes):
 
 
 @parametrize_with_checks([FastHash(bits=8, trees=3, depth=2)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 
 
 @settings(max_examples=20, deadline=None)
 @given(n=st.integers(2, 60), d=st.integers(1, 5), depth=st.integers(1, 4), seed=st.integers(0, 2**32))
-def test_trees_are_those_of_the_plain_algorithm(n, d, depth, seed):
+def test_trees_equal_the_reference(n, d, depth, seed):
     random = np.random.default_rng(seed)
     bins = random.integers(BINS, size=(d, n)).astype(np.uint8)
     signs = random.choice([-1.0, 1.0], n).astype(np.float32)
@@ -58,7 +58,7 @@ def test_trees_are_those_of_the_plain_algorithm(n, d, depth, seed):
 
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 300), values=st.integers(1, 300), seed=st.integers(0, 2**32))
-def test_bins_keep_the_order_of_values_and_share_the_rows(n, values, seed):
+def test_bins_keep_the_order_of_values_and_have_similar_sizes(n, values, seed):
     random = np.random.default_rng(seed)
     X = random.choice(random.normal(size=values), (n, 2)).astype(np.float32)
     edges = bin_edges(X, random)
@@ -76,7 +76,7 @@ def test_bins_keep_the_order_of_values_and_share_the_rows(n, values, seed):
 
 @settings(max_examples=30, deadline=None)
 @given(C=st.integers(2, 12), bits=st.integers(1, 24), seed=st.integers(0, 2**32))
-def test_divisions_are_nested_never_empty_and_separate_every_two_classes(C, bits, seed):
+def test_divisions_are_nested_never_empty_and_separate_every_pair_of_classes(C, bits, seed):
     counts = np.random.default_rng(seed).integers(1, 20, size=C)
     seeds = np.random.SeedSequence(seed).spawn(bits)
     sides = divide_classes(counts, np.eye(C, dtype=bool), seeds)
@@ -95,7 +95,7 @@ def test_classes_that_share_a_label_stay_together():
     assert agree[2:, 2:][~np.eye(4, dtype=bool)].max() < 0.7
 
 
-def test_it_separates_classes_that_no_plane_separates():
+def test_it_separates_classes_that_no_hyperplane_separates():
     random = np.random.default_rng(0)
     X = random.random((900, 2))
     y = (X[:, 0] > 0.5) ^ (X[:, 1] > 0.5)
@@ -104,7 +104,7 @@ def test_it_separates_classes_that_no_plane_separates():
     assert (bits == coder.sides_[:, y[600:].astype(int)].T).mean() > 0.95
 
 
-def test_a_short_code_is_the_beginning_of_a_long_one():
+def test_a_short_code_is_a_prefix_of_a_long_one():
     np.testing.assert_array_equal(small(bits=8).fit(X, Y).encode(X), small(bits=24).fit(X, Y).encode(X)[:, :1])
 
 
@@ -116,7 +116,7 @@ def test_bits_are_the_signs_of_scores():
     assert coder.encode(np.empty((0, 5))).shape == (0, 2)
 
 
-def test_threads_make_the_same_codes_and_rows_without_a_label_do_not_count():
+def test_threads_give_the_same_codes_and_unlabelled_rows_are_ignored():
     expected = small().fit(X[SOME >= 0], SOME[SOME >= 0])
     for coder in (small(n_jobs=2).fit(X, SOME), small().fit(X, np.where(SOME < 0, np.nan, SOME))):
         assert coder.answers_.tobytes() == expected.answers_.tobytes()
@@ -129,7 +129,7 @@ def test_many_rows_are_sampled(monkeypatch):
     assert (bits == coder.sides_[:, Y].T).mean() > 0.8
 
 
-def test_it_is_saved_as_arrays_and_comes_back():
+def test_it_can_be_saved_as_arrays_and_restored():
     coder = registry.create("coder", "fasthash(bits=8, trees=4, depth=2)").fit(X, Y)
     again = registry.restore("coder", registry.spec_of(coder), registry.state_of(coder))
     np.testing.assert_array_equal(again.encode(X), coder.encode(X))
@@ -145,13 +145,13 @@ def test_it_is_saved_as_arrays_and_comes_back():
         ({"random_state": None}, "random_state must be a whole number of at least 0. Got None"),
     ],
 )
-def test_bad_parameters_are_refused(change, message):
+def test_invalid_parameters_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         small(**change).fit(X, Y)
 
 
 @pytest.mark.parametrize("y", [None, np.full(150, -1), np.zeros(150)])
-def test_labels_that_cannot_be_learned_from_are_refused(y):
+def test_invalid_labels_are_refused(y):
     with pytest.raises(InputError, match="y"):
         small().fit(X, y)
 

@@ -1,4 +1,7 @@
-"""A sample of the points of `faults.py`, all of which `benchmarks/fault_injection.py` runs; the defects they found."""
+"""A sample of the fault points of `faults.py`, and tests of the defects they found.
+
+`benchmarks/fault_injection.py` runs all points.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -29,12 +32,12 @@ STRIDES = {
     "migrate jobs": 5,
     "repair": 131,
 }
-"""Every k-th call of each verb is a point of the sample."""
+"""The sample has every k-th call of each verb."""
 
 
 @pytest.fixture(scope="module")
 def made():
-    """Make pictures, and a collection with something of everything; returns how to get the points of a verb."""
+    """A function that returns the points of a verb, for a collection with every kind of content."""
     with scratch_folder() as folder:
         pictures = draw_pictures(folder / "pictures")
         collection = prepare(folder / "work", pictures)
@@ -46,7 +49,7 @@ def test_every_verb_has_a_sample():
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_fault_at_any_call_loses_nothing_that_was_acknowledged(made, verb):
+def test_a_fault_at_any_call_loses_no_acknowledged_data(made, verb):
     points = made(verb)
     outcome = points.run(STRIDES[verb])
     assert outcome.problems == []
@@ -54,7 +57,7 @@ def test_a_fault_at_any_call_loses_nothing_that_was_acknowledged(made, verb):
     assert {"BEGIN", "COMMIT"} <= {call.verb for call in points.calls} or verb in ("map", "backup")
 
 
-def test_power_cuts_show_what_is_not_synced(made):
+def test_power_cuts_reveal_a_missing_sync(made):
     with patch.object(atomic_files, "sync_folder", lambda folder: None):
         assert any("power cut" in problem for problem in made("add").run(stride=1_000).problems)
 
@@ -76,7 +79,7 @@ def store(tmp_path):
 
 
 def failing(statement: str, code: int):
-    """Have a statement fail with a code of SQLite."""
+    """Make a statement fail with an error code of SQLite."""
     real = database.Connection.execute
 
     def execute(self, sql, *values):
@@ -89,8 +92,8 @@ def failing(statement: str, code: int):
     return patch.object(database.Connection, "execute", execute)
 
 
-def test_files_stay_while_a_commit_that_failed_may_name_them(store):
-    """SQLite finds a commit whose fsync failed in its log after a crash, until the next one overwrites it."""
+def test_files_are_kept_while_a_failed_commit_may_refer_to_them(store):
+    """After a crash, SQLite finds a commit whose fsync failed in its log, until the next commit overwrites it."""
     folder = store.path / "vectors"
     with failing("COMMIT", sqlite3.SQLITE_IOERR), pytest.raises(StoreError), store.writer():
         write_rows(store)
@@ -100,13 +103,13 @@ def test_files_stay_while_a_commit_that_failed_may_name_them(store):
     assert list(folder.iterdir()) == []
 
 
-def test_a_full_disk_keeps_no_files_of_a_commit_that_was_not_written(store):
+def test_files_of_a_commit_that_was_not_written_are_removed_on_a_full_disk(store):
     with failing("COMMIT", sqlite3.SQLITE_FULL), pytest.raises(FullError), store.writer():
         write_rows(store)
     assert list((store.path / "vectors").iterdir()) == []
 
 
-def test_a_database_gets_its_name_when_its_log_is_empty(tmp_path):
+def test_a_new_database_is_renamed_only_after_its_log_is_empty(tmp_path):
     with failing("PRAGMA wal_checkpoint(TRUNCATE)", sqlite3.SQLITE_IOERR), pytest.raises(StoreError):
         Store(tmp_path / "new", create=True)
     store = Store(tmp_path / "new", create=True)
@@ -124,8 +127,8 @@ def test_a_segment_whose_second_file_cannot_be_opened_leaves_no_file_open(store,
     assert list((store.path / "vectors").iterdir()) == []
 
 
-def test_an_error_of_the_disk_at_opening_is_raised_and_closes_the_catalogue(store, tmp_path):
-    """It may pass: only damage is reported when labels are first needed."""
+def test_a_disk_error_while_opening_is_raised_and_closes_the_catalogue(store, tmp_path):
+    """The error may be temporary. Only damage is reported later, when labels are first needed."""
     store.close()
 
     real = database.connect

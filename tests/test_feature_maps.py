@@ -24,13 +24,13 @@ def unit(X):
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def test_every_place_of_the_map_is_a_unit_row(save):
+def test_every_position_of_the_map_gives_a_unit_vector(save):
     local = OnnxMaps(save(MAPS), size=8)
     picture = random.integers(1, 256, (8, 8, 3), dtype=np.uint8)
     ((X, places),) = describe(local, [picture])
     assert (X.shape, local.dim, X.dtype) == ((16, 3), 3, np.float32)
     for row, (x, y) in zip(X, places, strict=True):
-        top, left = int(y * 8) - 1, int(x * 8) - 1  # a place is the centre of its cell, two pixels wide
+        top, left = int(y * 8) - 1, int(x * 8) - 1  # a position is the centre of its cell, two pixels wide
         best = picture[top : top + 2, left : left + 2].max(axis=(0, 1)).astype(float)
         np.testing.assert_allclose(row, best / np.linalg.norm(best), atol=1e-6)
 
@@ -43,14 +43,14 @@ def test_every_place_of_the_map_is_a_unit_row(save):
         ((160, 80), [[0.25, 0.375], [0.75, 0.375], [0.25, 0.625], [0.75, 0.625]]),
     ],
 )
-def test_places_are_shares_of_the_whole_picture_though_the_network_sees_its_central_square(save, shape, expected):
+def test_positions_are_relative_to_the_whole_picture_not_its_central_square(save, shape, expected):
     local = OnnxMaps(save(MAPS.replace("4, 4] map", "2, 2] map").replace("[2, 2]", "[4, 4]")), size=8)
     ((_, places),) = describe(local, [np.zeros((*shape, 3), np.uint8)])
     np.testing.assert_allclose(places, expected, atol=1e-6)
     assert places.dtype == np.float32
 
 
-def test_a_spot_is_found_at_its_place_in_a_wide_picture(save):
+def test_a_spot_in_a_wide_picture_is_found_at_its_position(save):
     picture = np.full((80, 200, 3), (9, 9, 9), np.uint8)
     picture[20:30, 120:130] = (250, 0, 0)
     ((X, places),) = describe(OnnxMaps(save(MAPS), size=8), [picture])
@@ -58,7 +58,7 @@ def test_a_spot_is_found_at_its_place_in_a_wide_picture(save):
     np.testing.assert_allclose(red, (125 / 200, 25 / 80), atol=10 / 80)
 
 
-def test_the_outermost_places_of_the_default_network_lie_inside_the_seven_eighths_that_it_sees():
+def test_all_positions_of_the_default_network_are_in_the_seven_eighths_that_it_sees():
     local = EfficientNetMaps()
     ((_, places),) = describe(local, [np.zeros((256, 512, 3), np.uint8)])
     cell = 224 / 7
@@ -66,7 +66,7 @@ def test_the_outermost_places_of_the_default_network_lie_inside_the_seven_eighth
     np.testing.assert_allclose(places[-1], ((368 - cell / 2) / 512, (240 - cell / 2) / 256), atol=1e-6)
 
 
-def test_the_map_of_the_default_network_is_that_of_the_network_in_torch():
+def test_the_map_of_the_default_network_equals_that_of_the_network_in_torch():
     pytest.importorskip("torch")
     from reference.efficientnet_torch import feature_map
 
@@ -78,7 +78,7 @@ def test_the_map_of_the_default_network_is_that_of_the_network_in_torch():
         np.testing.assert_allclose(X, unit(expected.reshape(1280, 49).T), atol=1e-5)
 
 
-def test_it_sees_the_same_pixels_as_the_feature_of_the_same_network(save):
+def test_it_uses_the_same_pixels_as_the_feature_of_the_same_network(save):
     np.testing.assert_array_equal(EfficientNetMaps().prepare(PICTURES[0])[0], EfficientNet().prepare(PICTURES[0]))
 
 
@@ -93,7 +93,7 @@ def test_pictures_of_any_shape_give_finite_patches_inside_the_picture(save, shap
 
 def test_a_batch_gives_the_same_patches_as_one_picture_at_a_time(save):
     for local in (OnnxMaps(save(MAPS), size=8), EfficientNetMaps()):
-        many = describe(local, PICTURES * 9)  # longer than a batch, with a rest
+        many = describe(local, PICTURES * 9)  # longer than a batch, with a remainder
         assert local.describe([]) == []
         for i in (0, 1, 17):
             (one,) = describe(local, [PICTURES[i % 2]])
@@ -101,7 +101,7 @@ def test_a_batch_gives_the_same_patches_as_one_picture_at_a_time(save):
             assert many[i].places.tobytes() == one.places.tobytes()
 
 
-def test_channels_may_come_last_and_the_map_may_be_inside_the_network(save):
+def test_channels_can_come_last_and_the_map_can_be_an_inner_output(save):
     expected = describe(OnnxMaps(save(MAPS), size=8), PICTURES)
     path = save("""
         net (float[n, 3, 8, 8] image) => (float[n, 48] row)
@@ -120,13 +120,13 @@ def test_channels_may_come_last_and_the_map_may_be_inside_the_network(save):
         describe(OnnxMaps(path, size=8), PICTURES)
 
 
-def test_numbers_that_are_not_finite_are_reported(save):
+def test_values_that_are_not_finite_are_reported(save):
     path = save("net (float[n, 3, 8, 8] image) => (float[n, 3, 8, 8] map) { map = Log (image) }")
     with pytest.raises(InputError, match="Check mean and scale"):
         describe(OnnxMaps(path, size=8, mean=255), PICTURES)
 
 
-def test_specs_and_pickles_build_them_again():
+def test_they_can_be_created_from_specs_and_pickles():
     local = OnnxMaps("later.onnx", size=8, mean=(1.0, 2.0, 3.0), output="map")
     assert spec_of(local) == "onnxmaps(path='later.onnx', size=8, mean=(1.0, 2.0, 3.0), output='map')"
     for part in (local, EfficientNetMaps()):
@@ -134,6 +134,6 @@ def test_specs_and_pickles_build_them_again():
 
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"mean": (1, 2)}, {"scale": 0}])
-def test_options_that_cannot_be_right_are_refused_at_once(options):
+def test_invalid_options_are_refused_by_the_constructor(options):
     with pytest.raises(InputError):
         OnnxMaps("any.onnx", **options)

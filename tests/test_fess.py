@@ -15,13 +15,13 @@ SETS = [random.normal(size=(random.integers(1, 6), 3)) + (i % 2) for i in range(
 
 
 @parametrize_with_checks([Fess(k=2), Pd(k=2)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 500))
-def test_terms_are_those_of_the_slow_twins_and_sum_to_the_likelihood(seed, k, d, items):
+def test_terms_equal_the_reference_and_sum_to_the_likelihood(seed, k, d, items):
     random = np.random.default_rng(seed)
     mixture = Mixture(random.dirichlet(np.ones(k)), random.normal(size=(k, d)) * 2, random.gamma(2, size=(k, d)) + 0.1)
     rows, starts = random.normal(size=(7, d)) * 2, np.array([0, 1, 3, 7])
@@ -34,11 +34,11 @@ def test_terms_are_those_of_the_slow_twins_and_sum_to_the_likelihood(seed, k, d,
         np.testing.assert_allclose(effects[i], slow.posterior_divergence(item, items, *parts), rtol=1e-5, atol=1e-7)
         likelihood = slow.mean_log_likelihood(item, np.log(mixture.weights), *parts[1:])
         assert terms[i].sum() == pytest.approx(likelihood)
-        assert effects[i].sum() > likelihood - 1e-9  # the step of EM gains
+        assert effects[i].sum() > likelihood - 1e-9  # the EM step increases the likelihood
 
 
 @pytest.mark.parametrize("kind", [Fess, Pd])
-def test_columns_have_variance_one_before_items_have_length_one(kind):
+def test_columns_are_standardised_before_items_are_normalised(kind):
     part = kind(k=2).fit(SETS)
     mixture = Mixture(part.alphas_, part.means_, part.deviations_**2)
     terms = part.terms(*summarise(mixture, np.concatenate(SETS), np.cumsum([0, *map(len, SETS)])))
@@ -51,7 +51,7 @@ def test_columns_have_variance_one_before_items_have_length_one(kind):
 
 
 @pytest.mark.parametrize("kind", [Fess, Pd])
-def test_what_is_the_same_for_all_and_what_is_empty(kind):
+def test_equal_items_give_finite_results_and_empty_items_are_refused(kind):
     same = [np.ones((2, 3))] * 5
     assert np.isfinite(kind(k=2).fit(same).transform(same)).all()
     part = kind(k=2).fit(SETS)
@@ -62,7 +62,7 @@ def test_what_is_the_same_for_all_and_what_is_empty(kind):
         kind(k=0).fit(SETS)
 
 
-def test_torch_gives_the_same_numbers():
+def test_torch_gives_the_same_results():
     torch = pytest.importorskip("torch")
     ours = Pd(k=2).fit(SETS).transform(SETS)
     rows = [torch.from_numpy(one) for one in SETS]

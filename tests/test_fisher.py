@@ -39,7 +39,7 @@ def fitted(**options):
     return feature.fit(prepare(feature))
 
 
-def test_the_vector_is_the_gradient_of_the_log_likelihood_by_finite_differences():
+def test_the_vector_equals_the_gradient_of_the_log_likelihood_by_finite_differences():
     gradients = {"means": np.empty((4, 3)), "deviations": np.empty((4, 3))}
     step = 1e-5
     rows = X.astype(np.float64)
@@ -51,14 +51,14 @@ def test_the_vector_is_the_gradient_of_the_log_likelihood_by_finite_differences(
                 {"means": means, "deviations": deviations}[name][place] += sign * step
                 values.append(log_likelihood(rows, mixture.weights, means, deviations**2))
             gradient[place] = (values[0] - values[1]) / (2 * step)
-    # The diagonal Fisher information of a mean is w / σ², that of a standard deviation 2w / σ².
+    # The diagonal Fisher information is w / σ² for a mean and 2w / σ² for a standard deviation.
     information = mixture.weights[:, None] / mixture.variances
     expected = [gradients["means"] / np.sqrt(information), gradients["deviations"] / np.sqrt(2 * information)]
     got = Gradients(mixture).compute(X, places, ((1, 1),))
     np.testing.assert_allclose(got[0], np.ravel(expected), atol=1e-4)
 
 
-def test_the_vector_of_each_cell_is_that_of_a_plain_loop_over_its_rows(monkeypatch):
+def test_the_vector_of_each_cell_equals_a_loop_over_its_rows(monkeypatch):
     got = Gradients(mixture).compute(X, places, ((1, 1), (2, 1)))
     left = places[:, 0] < 0.5
     for row, rows in zip(got, (X, X[left], X[~left]), strict=True):
@@ -67,8 +67,8 @@ def test_the_vector_of_each_cell_is_that_of_a_plain_loop_over_its_rows(monkeypat
     np.testing.assert_allclose(Gradients(mixture).compute(X, places, ((1, 1), (2, 1))), got, atol=1e-6)
 
 
-def test_patches_like_those_of_the_mixture_have_a_vector_of_unit_variance():
-    # What the division by the Fisher information is for.
+def test_vectors_of_patches_sampled_from_the_mixture_have_unit_variance():
+    # This is the purpose of dividing by the Fisher information.
     apart = Mixture(np.array([0.3, 0.7]), np.array([[0.0, 0.0], [60.0, 60.0]]), np.array([[1.0, 4.0], [9.0, 1.0]]))
     which = random.choice(2, 8_000, p=apart.weights)
     rows = apart.means[which] + random.normal(size=(8_000, 2)) * np.sqrt(apart.variances[which])
@@ -77,7 +77,7 @@ def test_patches_like_those_of_the_mixture_have_a_vector_of_unit_variance():
     np.testing.assert_allclose(vectors.var(axis=0), 1, atol=0.15)
 
 
-def test_a_row_is_the_roots_of_both_channels_each_of_unit_length():
+def test_a_vector_has_the_square_roots_of_both_channels_each_normalised():
     feature = fitted()
     row = feature.extract(pictures[:1])[0]
     expected, first = [], 0
@@ -92,7 +92,7 @@ def test_a_row_is_the_roots_of_both_channels_each_of_unit_length():
 
 
 @pytest.mark.parametrize(("pyramid", "cells"), [("1x1", 1), ("1x1,2x2", 5), ("1x1,3x1", 4)])
-def test_rows_have_unit_length_and_the_dimension_stated_before_the_fit(pyramid, cells):
+def test_vectors_have_unit_length_and_the_dimension_known_before_the_fit(pyramid, cells):
     feature = make(pyramid=pyramid)
     assert isinstance(feature, LearnedFeature)
     assert feature.dim == 2 * 4 * 5 * 2 * cells
@@ -104,13 +104,13 @@ def test_rows_have_unit_length_and_the_dimension_stated_before_the_fit(pyramid, 
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
-def test_the_dimensions_of_the_papers():
+def test_dimensions_match_the_papers():
     assert Fisher(("grid()", "grid()")).dim == 4_096
     assert Fisher(("grid()", "grid()"), k=256).dim == 65_536
     assert Fisher("grid()", k=256).dim == 32_768
 
 
-def test_an_empty_cell_is_zeros_one_patch_is_enough_and_channels_weigh_the_same():
+def test_empty_cells_are_zero_one_patch_is_enough_and_channels_have_equal_weight():
     feature = fitted(pyramid="1x1,2x1")
     left, both = np.array([[0.2, 0.2]], np.float32), np.array([[0.2, 0.2], [0.8, 0.2]], np.float32)
     channels = [Patches(random.normal(size=(len(at), d)).astype(np.float32), at) for at, d in ((left, 12), (both, 9))]
@@ -121,12 +121,12 @@ def test_an_empty_cell_is_zeros_one_patch_is_enough_and_channels_weigh_the_same(
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (50, 80), (10, 4000), (4000, 10)])
-def test_odd_pictures_give_finite_rows(shape):
+def test_pictures_of_unusual_shapes_give_finite_vectors(shape):
     rows = fitted().extract([np.full((*shape, 3), 200, np.uint8), np.zeros((*shape, 3), np.uint8)])
     assert np.isfinite(rows).all()
 
 
-def test_a_batch_gives_what_one_by_one_gives(monkeypatch):
+def test_a_batch_gives_the_same_vectors_as_single_pictures(monkeypatch):
     feature = fitted()
     rows = feature.extract(pictures)
     np.testing.assert_array_equal(np.concatenate([feature.extract([image]) for image in pictures]), rows)
@@ -134,11 +134,11 @@ def test_a_batch_gives_what_one_by_one_gives(monkeypatch):
     np.testing.assert_array_equal(feature.extract(pictures), rows)
 
 
-def test_regions_take_the_patches_inside_and_the_full_box_takes_all():
+def test_regions_use_the_patches_inside_and_the_full_box_uses_all():
     feature = fitted()
     rows = feature.regions(pictures[0], [(0, 0, 1, 1), (0, 0, 0.5, 1), (0.5, 0.5, 0.501, 0.501)])
     np.testing.assert_array_equal(rows[0], feature.extract(pictures[:1])[0])
-    np.testing.assert_allclose(rows[1], feature.extract([pictures[0][:, :40]])[0], atol=0.1)  # but for the grid's edge
+    np.testing.assert_allclose(rows[1], feature.extract([pictures[0][:, :40]])[0], atol=0.1)  # the grid's edge differs
     assert np.isfinite(rows[2]).all()
     assert len(np.unique(rows, axis=0)) == 3
     assert feature.regions(pictures[0], []).shape == (0, feature.dim)
@@ -152,7 +152,7 @@ def test_the_same_stream_and_seed_give_the_same_bytes_and_another_seed_does_not(
     assert first["means_"].tobytes() != other["means_"].tobytes()
 
 
-def test_a_second_fit_is_what_describes_from_then_on():
+def test_a_second_fit_replaces_the_first():
     feature = fitted()
     feature.extract(pictures)
     feature.fit(prepare(feature, pictures[:1]))
@@ -161,7 +161,7 @@ def test_a_second_fit_is_what_describes_from_then_on():
     assert feature.extract(pictures).tobytes() == again.extract(pictures).tobytes()
 
 
-def test_spec_and_learned_arrays_are_all_there_is():
+def test_spec_and_learned_arrays_restore_the_feature():
     feature = fitted(pyramid="1x1,2x2")
     again = registry.restore("feature", registry.spec_of(feature), registry.state_of(feature))
     expected = feature.extract(pictures)
@@ -169,14 +169,14 @@ def test_spec_and_learned_arrays_are_all_there_is():
         assert twin.extract(pictures).tobytes() == expected.tobytes()
 
 
-def test_threads_may_describe_at_once():
+def test_threads_can_extract_features_concurrently():
     feature = fitted()
     with ThreadPoolExecutor(4) as pool:
         rows = list(pool.map(lambda image: feature.extract([image])[0], pictures * 3))
     np.testing.assert_array_equal(rows, np.tile(feature.extract(pictures), (3, 1)))
 
 
-def test_a_small_budget_learns_from_a_sample_of_the_patches(monkeypatch):
+def test_with_little_memory_it_learns_from_a_sample_of_the_patches(monkeypatch):
     made = []
 
     class Spy(aggregate.Reservoir):
@@ -195,7 +195,7 @@ def test_a_small_budget_learns_from_a_sample_of_the_patches(monkeypatch):
     assert feature.fit(prepare(feature)).centers_.tobytes() == other.fit(prepare(other)).centers_.tobytes()
 
 
-def test_it_wants_to_be_fitted_first():
+def test_it_must_be_fitted_first():
     with pytest.raises(InputError, match=r"Fisher is not fitted yet. Call fit with pictures first."):
         make().extract(pictures[:1])
     with pytest.raises(InputError, match=r"Fisher is not fitted yet"):
@@ -218,17 +218,17 @@ def test_too_few_patches_too_few_bytes_and_too_many_dimensions_are_refused():
     "options",
     [{"k": 0}, {"k": 1.5}, {"patch_dim": 0}, {"random_state": -1}, {"local": ()}, {"local": (3,)}, {"pyramid": "2"}],
 )
-def test_options_that_cannot_be_right_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(InputError, match=f"{next(iter(options))} must be .* Got"):
         make(**options)
 
 
-def test_an_unknown_local_is_refused_at_once():
+def test_an_unknown_local_is_refused_by_the_constructor():
     with pytest.raises(UnknownNameError, match=r"No local named 'grit'. Known: grid. Did you mean 'grid'"):
         make(local="grit()")
 
 
-def test_neither_order_nor_place_nor_number_of_patches_matters_without_a_pyramid():
+def test_without_a_pyramid_order_position_and_repetition_of_patches_do_not_matter():
     aggregate_patches = fitted()._ready()
     channels = [random.normal(size=(30, d)).astype(np.float32) for d in (12, 9)]
     row = aggregate_patches([Patches(rows, places[:30]) for rows in channels])

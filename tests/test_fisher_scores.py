@@ -44,7 +44,7 @@ def test_scores_are_gradients_of_the_likelihood(seed, k, d, most):
         np.testing.assert_allclose((found * fisher.information())[i], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_scores_of_what_the_mixture_makes_have_mean_zero_and_for_one_gaussian_variance_one():
+def test_scores_of_samples_from_a_gaussian_have_mean_zero_and_variance_one():
     random = np.random.default_rng(0)
     mixture = Mixture(np.ones(1), np.array([[3.0, -1.0]]), np.array([[4.0, 0.25]]))
     rows = random.normal(size=(40_000, 2)) * [2, 0.5] + [3, -1]
@@ -56,7 +56,7 @@ def test_scores_of_what_the_mixture_makes_have_mean_zero_and_for_one_gaussian_va
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), st.booleans())
-def test_gradients_are_limits_of_finite_differences_with_posteriors_fixed_or_not(seed, k, d, most, fixed):
+def test_gradients_equal_finite_differences_with_and_without_fixed_posteriors(seed, k, d, most, fixed):
     random = np.random.default_rng(seed)
     mixture = mixed(random, k, d)
     mixture = mixture._replace(weights=(mixture.weights + 0.1) / (1 + 0.1 * k))
@@ -65,7 +65,7 @@ def test_gradients_are_limits_of_finite_differences_with_posteriors_fixed_or_not
     M, logs = M + M.T, random.normal(size=k * (2 * d + 1)) * 0.3
     now = FisherScores(mixture, rows).score(rows, np.arange(len(rows) + 1)).counts.T  # (rows, k)
 
-    def value(logs, weights, means, deviations):  # half the trace of RMRᵀ, whose gradient by R is RM
+    def value(logs, weights, means, deviations):  # half the trace of RMRᵀ; its gradient by R is RM
         other = FisherScores(Mixture(weights, means, deviations**2), rows)
         g = now if fixed else other.score(rows, np.arange(len(rows) + 1)).counts.T
         z, roots = (rows[:, None] - means) / deviations, np.sqrt(weights)[:, None]
@@ -86,7 +86,7 @@ def test_gradients_are_limits_of_finite_differences_with_posteriors_fixed_or_not
     assert not any(part.any() for part in alone[1:])
 
 
-def test_items_are_scored_the_same_one_by_one_and_in_groups_of_any_size(monkeypatch):
+def test_items_have_the_same_scores_in_groups_of_any_size(monkeypatch):
     random = np.random.default_rng(4)
     mixture, (rows, starts) = mixed(random, 3, 2), items(random, 30, 2, most=9)
     fisher, M = FisherScores(mixture, rows), random.normal(size=(30, 30))
@@ -95,14 +95,14 @@ def test_items_are_scored_the_same_one_by_one_and_in_groups_of_any_size(monkeypa
         own = rows[starts[i] : starts[i + 1]]
         np.testing.assert_allclose(fisher.scores(own, np.array([0, len(own)]))[0], together[i], atol=1e-12)
     at_once = gradients(fisher, rows, starts, M)
-    monkeypatch.setattr(fisher_scores, "held_bytes", lambda *_: 900)  # a few rows, a Gaussian at a time
+    monkeypatch.setattr(fisher_scores, "held_bytes", lambda *_: 900)  # a few rows, one Gaussian at a time
     assert len(fisher.score(rows, starts).groups) > 9
     assert len(list(fisher.blocks(30))) == 3
     for ours, theirs in zip(gradients(fisher, rows, starts, M), at_once, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
-def test_a_weight_too_small_for_a_number_has_no_gradient_and_spoils_none():
+def test_a_weight_that_underflows_to_zero_has_gradient_zero():
     random = np.random.default_rng(5)
     mixture, rows = mixed(random, 2, 2), random.normal(size=(6, 2)).astype(np.float32)
     roots = np.ones(10, np.float32)
@@ -113,7 +113,7 @@ def test_a_weight_too_small_for_a_number_has_no_gradient_and_spoils_none():
     assert not found.logs[:2].any()
 
 
-def test_gaussians_that_no_row_belongs_to_or_that_are_a_point_give_finite_scores_and_gradients():
+def test_gaussians_without_rows_or_with_tiny_variance_give_finite_scores_and_gradients():
     random = np.random.default_rng(6)
     rows = random.normal(size=(8, 2)).astype(np.float32)
     mixture = Mixture(
@@ -126,13 +126,13 @@ def test_gaussians_that_no_row_belongs_to_or_that_are_a_point_give_finite_scores
         M = np.eye(len(starts) - 1, dtype=np.float32)
         scores = fisher.scores(rows, starts)
         assert np.isfinite(scores).all()
-        np.testing.assert_allclose(scores[:, 2:4], 0, atol=1e-5)  # nothing belongs to the second
+        np.testing.assert_allclose(scores[:, 2:4], 0, atol=1e-5)  # no row belongs to the second Gaussian
         assert all(np.isfinite(part).all() for part in gradients(fisher, rows, starts, M))
     far = fisher.scores(rows * np.float32(1e30), np.arange(9))
     assert np.isfinite(far).all()
 
 
-def test_torch_gives_the_same_numbers():
+def test_torch_gives_the_same_results():
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(2)
     mixture, (rows, starts) = mixed(random, 3, 2), items(random, 6, 2)
@@ -146,7 +146,7 @@ def test_torch_gives_the_same_numbers():
         np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-10)
 
 
-def test_items_are_read_by_number():
+def test_items_are_selected_by_number():
     lists = [np.full((m, 2), float(m)) for m in (3, 1, 2)]
     sets = check_items(BaseEstimator(), lists, reset=True, min_items=1)
     rows, starts = take(sets, np.array([2, 0]))
@@ -155,7 +155,7 @@ def test_items_are_read_by_number():
     assert (rows.tolist(), starts.tolist()) == ([[2, 3]], [0, 1])
 
 
-def test_items_that_cannot_be_used_are_refused():
+def test_invalid_items_are_refused():
     part, one = BaseEstimator(), np.ones((1, 2))
     with pytest.raises(InputError, match=r"Got none for 1 of 3 items, the first of them number 1"):
         check_items(part, [one, one[:0], one], reset=True, min_items=1)

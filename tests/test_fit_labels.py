@@ -22,11 +22,11 @@ def test_a_metric_is_fitted_on_the_pictures_with_one_label(filled, pictures):
     expected = create("transform", "fda(dim=3)").fit(X, y).transform(X)
     there, found = filled.vectors("fda")
     assert there.tolist() == ids.tolist()
-    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)  # the feature is kept at half precision
+    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)  # the feature is stored at half precision
     assert filled.stats()["spaces"][1]["fitted_on"] == 20
 
 
-def test_pictures_with_several_labels_and_with_none_say_nothing_to_a_metric(filled, pictures):
+def test_a_metric_ignores_pictures_with_several_labels_or_none(filled, pictures):
     filled.import_labels(pictures)
     ids = filled.vectors("plain")[0].tolist()
     filled._store.judgements.add_labels([(ids[0], "odd"), (ids[1], "odd")], author="anna", source="hand")
@@ -36,7 +36,7 @@ def test_pictures_with_several_labels_and_with_none_say_nothing_to_a_metric(fill
     assert len(filled.vectors("fda")[0]) == 20
 
 
-def test_earlier_transforms_learn_from_all_and_labels_go_through_them():
+def test_earlier_transforms_are_fitted_on_all_pictures():
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 8)).astype(np.float32)
     labelled = Labelled(np.arange(20), X[:20], np.arange(20) % 2)
@@ -46,7 +46,7 @@ def test_earlier_transforms_learn_from_all_and_labels_go_through_them():
     np.testing.assert_allclose(chain.transform(X), fda.transform(pca.transform(X)), atol=1e-5)
 
 
-def test_too_few_labels_are_told_and_leave_no_space_behind(filled):
+def test_too_few_labels_are_reported_and_leave_no_space(filled):
     with pytest.raises(
         InputError, match=r"has 0 such pictures with 0 labels\. Label pictures first: lookalike label SOURCE"
     ):
@@ -59,7 +59,7 @@ def test_too_few_labels_are_told_and_leave_no_space_behind(filled):
     assert filled.fit() == {}
 
 
-def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch):
+def test_an_add_never_fits_supervised_spaces(filled, pictures, monkeypatch):
     filled.import_labels(pictures)
     monkeypatch.setattr(fitting, "FIT_MIN", 5)
     own = ["metric = fourier() | fda(dim=3)", "small = fourier() | pca(dim=3)"]
@@ -67,19 +67,19 @@ def test_an_add_never_fits_what_learns_from_labels(filled, pictures, monkeypatch
     states = {space["name"]: space["state"] for space in filled.stats()["spaces"]}
     assert states == {"plain": "ready", "metric": "raw", "small": "fitted"}
     assert filled.fit() == {"metric": 20, "small": 24}
-    filled.add(pictures / "sunset", workers=1)  # new pictures go the same way
+    filled.add(pictures / "sunset", workers=1)  # new pictures use the fitted model
     assert len(filled.vectors("metric")[0]) == 28
     assert filled.verify() == []
 
 
-def test_labels_must_be_of_use(filled, pictures):
+def test_labels_for_unsupervised_spaces_are_refused(filled, pictures):
     with pytest.raises(InputError, match=r"'slem' does not learn from labels. Its chain is fourier\(\) \| slem\(\)"):
         filled.fit("slem()", labels=True)
     with pytest.raises(InputError, match="No file or folder"):
         filled.fit("fda(dim=3)", labels=pictures / "nowhere.csv")
 
 
-def test_lambda_after_a_metric_is_chosen_too(filled, pictures):
+def test_lambda_after_a_metric_is_also_calibrated(filled, pictures):
     report = filled.calibrate("both = fourier() | fda(dim=4) | slem()", labels=pictures)
     assert (report.questions, report.fitted_on) == (10, 20)
 
@@ -96,7 +96,7 @@ def test_the_command_line_imports_labels_or_uses_those_of_the_collection(filled,
     assert err.startswith(told)
     assert cli.run([*where, f"--import-labels={table}", "fda", "--json"]) == 0
     assert capsys.readouterr().out == '{"fda": 15}\n'
-    assert cli.run([*where, "fda", "--labels", str(table)]) == 2  # as in 0.1
+    assert cli.run([*where, "fda", "--labels", str(table)]) == 2  # the syntax of 0.1
     assert f"{table} is a file, not a space." in capsys.readouterr().err
     assert cli.run([*where, "--labels", "fda"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
@@ -117,7 +117,7 @@ def test_a_stray_quote_is_refused_and_nothing_is_labelled(collection, pictures, 
     assert collection.label_counts() == {}
 
 
-def test_blanks_around_a_label_are_not_part_of_it(collection, pictures, tmp_path):
+def test_whitespace_around_a_label_is_removed(collection, pictures, tmp_path):
     collection.add(pictures / "fish", recipes=["plain = fourier()"], workers=1)
     file = tmp_path / "labels.csv"
     first, second = sorted((pictures / "fish").iterdir())[:2]

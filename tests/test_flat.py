@@ -11,7 +11,7 @@ from reference import brute_force
 
 
 def made(n=300, d=8, seed=0, dtype=np.float32):
-    """An index of rows in several blocks, and the same rows by id."""
+    """Return an index of rows in several blocks, and the same rows by id."""
     random = np.random.default_rng(seed)
     ids = random.permutation(10 * n)[:n]
     X = random.normal(size=(n, d)).astype(dtype)
@@ -27,7 +27,7 @@ def assert_same(hits, expected):
 
 
 class Plane:
-    """A query that no index knows: how far a row lies from a hyperplane."""
+    """A query of a type unknown to the index: the distance from a hyperplane."""
 
     def __init__(self, w):
         self.w = w
@@ -38,7 +38,7 @@ class Plane:
 
 @st.composite
 def histories(draw):
-    """Adds and removes in any order, then a search with filters; few values, so that ties abound."""
+    """Adds and removes in any order, then a search with filters; few values, so that ties are frequent."""
     d = draw(st.integers(1, 3))
     known = st.integers(0, 40)
     rows = st.lists(st.floats(-4, 4, width=16), min_size=d, max_size=d)
@@ -52,7 +52,7 @@ def histories(draw):
 
 @given(histories())
 @settings(max_examples=150, deadline=None)
-def test_equals_brute_force_after_any_history_with_any_filter(history):
+def test_equals_brute_force_after_any_changes_with_any_filter(history):
     d, steps, points, k, among, exclude = history
     index, truth = Flat(), {}
     for verb, what in steps:
@@ -82,7 +82,7 @@ def test_equals_brute_force_in_several_chunks(monkeypatch, share, queries):
 
 @pytest.mark.parametrize("queries", [1, 2])
 @pytest.mark.parametrize("d", [16, flat.LONG + 3])
-def test_near_duplicates_far_from_the_origin_come_in_the_right_order(d, queries):
+def test_near_duplicates_far_from_the_origin_are_in_the_correct_order(d, queries):
     random = np.random.default_rng(0)
     X = (1_000 + 1e-3 * random.normal(size=(3_000, d))).astype(np.float32)
     points, index = X[5 : 5 + queries], Flat()
@@ -103,7 +103,7 @@ def test_many_equal_vectors_are_ordered_by_id(queries):
     assert hits.scores.tolist() == [[0.0] * 7] * queries
 
 
-def test_any_query_is_answered_by_its_own_scores():
+def test_any_query_uses_its_own_scores():
     index, truth = made()
     index.remove(index.ids[:20])
     truth = {id_: row for id_, row in truth.items() if id_ in index.ids}
@@ -131,7 +131,7 @@ def test_a_memory_map_is_neither_copied_nor_read_by_add(tmp_path, view):
     index = Flat()
     index.add(np.arange(4), X)
     assert np.shares_memory(index.blocks[0].X, X)
-    assert index.search(PointQuery(np.zeros((1, 3))), 2).ids.tolist() == [[-1, -1]]  # what is damaged is never found
+    assert index.search(PointQuery(np.zeros((1, 3))), 2).ids.tolist() == [[-1, -1]]  # rows with NaN are never found
 
 
 def test_rows_in_memory_are_not_copied_either():
@@ -150,7 +150,7 @@ def test_float16_rows_stay_float16_and_score_as_float32(tmp_path):
     np.testing.assert_array_equal(index.vectors(some), [truth[id_] for id_ in some])
 
 
-def test_many_small_adds_make_few_blocks():
+def test_many_small_adds_give_few_blocks():
     index = Flat()
     X = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
     for i in range(1_000):
@@ -159,7 +159,7 @@ def test_many_small_adds_make_few_blocks():
     np.testing.assert_array_equal(index.vectors(np.array([999, 0, 500])), X[[999, 0, 500]])
 
 
-def test_rows_too_long_to_compare_are_never_found():
+def test_rows_whose_distance_overflows_are_never_found():
     index = Flat()
     index.add(np.array([1, 2]), np.array([[1e30, 0], [1, 0]], np.float32))
     assert index.search(PointQuery([[0.0, 0.0]]), 2).ids.tolist() == [[2, -1]]
@@ -174,7 +174,7 @@ def test_a_removed_id_can_be_added_again_with_another_vector():
     assert index.vectors(id_)[0, 0] == 9
 
 
-def test_an_empty_index_answers_with_nothing():
+def test_an_empty_index_finds_nothing():
     for query, q in [(PointQuery(np.zeros((2, 3))), 2), (Plane(np.zeros(0, np.float32)), 1)]:
         hits = Flat().search(query, 3)
         assert hits.ids.tolist() == [[-1] * 3] * q
@@ -209,7 +209,7 @@ def test_effort_is_accepted_and_changes_nothing():
         ([1], np.full((1, 8), np.inf), "finite"),
     ],
 )
-def test_rows_that_cannot_be_added_are_rejected_and_change_nothing(ids, X, message):
+def test_invalid_rows_are_rejected_and_change_nothing(ids, X, message):
     index = Flat()
     index.add(np.array([7]), np.zeros((1, 8), np.float32))
     with pytest.raises(InputError, match=message):
@@ -279,11 +279,11 @@ def test_a_copy_and_its_original_change_independently(history, more):
         hits = one.search(PointQuery(points), k, among=among, exclude=exclude)
         assert_same(hits, brute_force.search(rows, points, k, among, exclude))
     kept = np.array_equal(grown.rows(index.ids), index.rows(index.ids))
-    assert grown.extends(index) or not kept  # a row that is where it was is never missed
+    assert grown.extends(index) or not kept  # an unchanged row is never missed
     assert not grown.extends(index) or kept
 
 
-def test_other_blocks_of_the_same_rows_extend_and_other_rows_do_not():
+def test_an_index_extends_another_with_the_same_rows_in_other_blocks():
     X = np.eye(6, dtype=np.float32)
 
     def filled(*groups):
@@ -300,7 +300,7 @@ def test_other_blocks_of_the_same_rows_extend_and_other_rows_do_not():
 
 def test_squares_of_the_same_arrays_are_reused():
     index, _ = made()
-    index.search(PointQuery(np.zeros((1, 8))), 1)  # works them out
+    index.search(PointQuery(np.zeros((1, 8))), 1)  # computes them
     again = Flat()
     for block in index.blocks:
         again.add(np.arange(block.start, block.start + len(block.X)), block.X)

@@ -18,7 +18,7 @@ KINDS = ("frontier", "maximum", "centre")
 
 
 def asked(kind, X, a, b=0.1, kernel="laplace", gamma=0.2):
-    """A query, and its slow twin."""
+    """Return a query and its reference implementation."""
     rows = X.astype(np.float64)
     if kind == "centre":
         a = a - a.mean() + 1 / len(a)
@@ -36,7 +36,7 @@ def mixture(n, d, seed=0, clusters=8):
 
 
 def grown(X, seed=0, **options):
-    """A tree and a flat index with the same rows, after some came and went."""
+    """Return a tree and a flat index with the same rows, after some adds and removes."""
     tree, flat, n = FsmTree(**options), Flat(), len(X)
     ids = np.random.default_rng(seed).permutation(3 * n)[:n]
     for index in (tree, flat):
@@ -49,7 +49,7 @@ def grown(X, seed=0, **options):
 
 @st.composite
 def histories(draw):
-    """Adds and removes in any order, then a search with filters; few values, so that ties abound."""
+    """Adds and removes in any order, then a search with filters; few values, so that ties are frequent."""
     d = draw(st.integers(1, 3))
     known = st.integers(0, 40)
     rows = st.lists(st.integers(-4, 4), min_size=d, max_size=d)
@@ -63,7 +63,7 @@ def histories(draw):
 
 @given(histories(), st.sampled_from(sorted(KERNELS)), st.sampled_from(KINDS), st.integers(0, 9))
 @settings(max_examples=120, deadline=None)
-def test_equals_brute_force_after_any_history_with_any_filter(history, kernel, kind, seed):
+def test_equals_brute_force_after_any_changes_with_any_filter(history, kernel, kind, seed):
     tree, d, steps, k, among, exclude, within = history
     truth = {}
     for verb, what in steps:
@@ -83,7 +83,7 @@ def test_equals_brute_force_after_any_history_with_any_filter(history, kernel, k
     found = hits.ids[0][hits.ids[0] >= 0].tolist()
     scores = [score for score, _ in expected]
     assert len(found) == len(set(found)) == len(expected)
-    np.testing.assert_allclose(hits.scores[0, : len(found)], scores, rtol=1e-6, atol=1e-7)  # near ties: in either order
+    np.testing.assert_allclose(hits.scores[0, : len(found)], scores, rtol=1e-6, atol=1e-7)  # near ties in either order
     np.testing.assert_allclose([twin(np.array(truth[id_], float)) for id_ in found], scores, rtol=1e-6, atol=1e-7)
     assert np.isinf(hits.scores[0, len(found) :]).all()
     assert len(found) == k or (hits.ids[0, len(found) :] == -1).all()
@@ -92,7 +92,7 @@ def test_equals_brute_force_after_any_history_with_any_filter(history, kernel, k
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_equals_a_flat_index_to_the_last_id(norm, kernel, kind):
+def test_ids_equal_those_of_a_flat_index(norm, kernel, kind):
     X = mixture(1_200, 5)
     tree, flat = grown(X, norm=norm, capacity=16)
     slow.check(tree)
@@ -107,7 +107,7 @@ def test_equals_a_flat_index_to_the_last_id(norm, kernel, kind):
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-def test_points_are_found_as_brute_force_finds_them(norm):
+def test_point_queries_equal_brute_force(norm):
     X = mixture(600, 3)
     tree, flat = grown(X, norm=norm, capacity=8)
     truth = dict(zip(flat.ids.tolist(), flat.vectors(flat.ids), strict=True))
@@ -116,7 +116,7 @@ def test_points_are_found_as_brute_force_finds_them(norm):
     expected = brute_force.search(truth, points, 7)
     np.testing.assert_array_equal(hits.ids, expected[0])
     np.testing.assert_allclose(hits.scores, expected[1], rtol=3e-7)
-    assert hits.scored < 5 * len(tree) / 2  # few dimensions: here a tree does prune
+    assert hits.scored < 5 * len(tree) / 2  # in few dimensions, the tree prunes
     nearest = tree.search(PointQuery(points), 600, within=1.0)
     assert ((nearest.ids >= 0).sum(axis=1) == (flat.search(PointQuery(points), 600).scores <= 1).sum(axis=1)).all()
     assert tree.search(PointQuery(points[:0]), 7).ids.shape == (0, 7)
@@ -144,7 +144,7 @@ def test_bounds_hold_for_any_two_rows(norm, kernel, kind):
 
 
 def test_the_parent_bound_of_a_frontier_query_is_one_sided():
-    X = np.array([[0, 100], [0, 0], [0, 1]], np.float32)  # all on the hyperplane, two far from the third
+    X = np.array([[0, 100], [0, 0], [0, 1]], np.float32)  # all on the hyperplane, one far from the others
     query = HyperplaneQuery(np.array([[1, 0], [-1, 0]]), [0.5, -0.5], 0.0, kernel="linear")
     bound = bound_of(query, 2, 100.0)
     assert (bound.lower_by_parent(0.0, np.array([100.0, 0.0, 1.0]), np.zeros(3)) <= query.score(X)[0]).all()
@@ -154,10 +154,10 @@ def test_the_parent_bound_of_a_frontier_query_is_one_sided():
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("utilisation", [0.1, 0.4, 0.5])
-def test_every_node_but_the_root_keeps_its_share_of_members(norm, utilisation):
+def test_every_node_except_the_root_has_the_minimum_utilisation(norm, utilisation):
     tree = FsmTree(norm, 10, utilisation)
     X = mixture(700, 4)
-    X[100:200] = X[100]  # equal rows cannot be told apart, and are split all the same
+    X[100:200] = X[100]  # equal rows are split too
     tree.add(np.arange(700), X)
     slow.check(tree)
     counts = np.delete(tree._tree.counts, tree._tree.root)
@@ -166,7 +166,7 @@ def test_every_node_but_the_root_keeps_its_share_of_members(norm, utilisation):
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_split_finds_the_smallest_larger_radius(norm, seed):
+def test_a_split_minimises_the_larger_radius(norm, seed):
     X = mixture(13, 2, seed)
     tree = FsmTree(norm, 12, 0.4, sampling=1.0)
     tree.add(np.arange(13), X)
@@ -175,7 +175,7 @@ def test_a_split_finds_the_smallest_larger_radius(norm, seed):
     assert nodes.radii[children].max() == pytest.approx(slow.smallest_radius(X, norm, 5), rel=1e-9)
 
 
-def test_promotion_confirms_the_centre_of_a_node_that_is_split():
+def test_a_split_keeps_the_centre_of_the_node():
     tree = FsmTree(capacity=6)
     X = mixture(60, 2)
     tree.add(np.arange(7), X[:7])
@@ -190,9 +190,9 @@ def test_promotion_confirms_the_centre_of_a_node_that_is_split():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
-def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
+def test_the_relative_error_is_at_most_epsilon(kind, epsilon):
     random, inexact, cost = np.random.default_rng(3), 0, []
-    for seed in range(25):  # small trees in few dimensions, where bounds are tight enough for answers to be missed
+    for seed in range(25):  # small trees in few dimensions, where bounds are tight enough for inexact results
         X = mixture(120, 1 + seed % 2, seed, clusters=30)
         tree, flat = FsmTree(norm=2, capacity=4, random_state=seed), Flat()
         tree.add(np.arange(120), X)
@@ -215,7 +215,7 @@ def test_an_answer_is_farther_than_the_truth_by_at_most_epsilon(kind, epsilon):
     [(20_000, 10, True, 0), (20_000, 50, True, 0), (3_000, 60, False, 0), (400, 90, True, 0), (9_000, 90, True, 1)],
 )
 @pytest.mark.parametrize("delta", [0.05, 0.3])
-def test_k_scores_within_the_stop_radius_are_as_rare_as_promised(n, k, linear, offset, delta):
+def test_the_stop_radius_contains_k_scores_with_at_most_the_given_probability(n, k, linear, offset, delta):
     random, missed, close = np.random.default_rng(4), 0, 0
     for _ in range(300):
         scores = random.random(n) + offset
@@ -225,17 +225,17 @@ def test_k_scores_within_the_stop_radius_are_as_rare_as_promised(n, k, linear, o
         close += r > kth / 4
         assert 0 < size <= n
     assert missed <= binom.ppf(0.9999, 300, delta)
-    assert close > 200  # and it is not as small as to be of no use
+    assert close > 200  # the radius is large enough to be useful
 
 
-def test_with_too_few_items_there_is_no_stop_radius():
+def test_too_few_items_have_no_stop_radius():
     assert stop_radius(100_000, 5, 0.1, False, lambda m: np.zeros(m)) == (-np.inf, 0)
     assert stop_radius(1_000, 5, 0.0, True, lambda m: np.zeros(m)) == (-np.inf, 0)
     assert stop_radius(0, 1, 0.5, True, lambda m: np.zeros(m)) == (-np.inf, 0)
 
 
 @pytest.mark.parametrize(("kind", "epsilon"), [("frontier", 1.0), ("maximum", 0.3), ("centre", 0.3)])
-def test_pac_search_keeps_its_promise_and_is_cheaper(kind, epsilon):
+def test_pac_search_meets_its_guarantee_and_scores_fewer_rows(kind, epsilon):
     n, k, delta, queries = 6_000, 60, 0.2, 80
     random = np.random.default_rng(5)
     X = mixture(n, 4)
@@ -244,7 +244,7 @@ def test_pac_search_keeps_its_promise_and_is_cheaper(kind, epsilon):
     flat.add(np.arange(n), X)
     wrong, cost, full = 0, [], []
     for seed in range(queries):
-        tree.random_state = seed  # another sample each time
+        tree.random_state = seed  # a different sample each time
         query, _ = asked(kind, X[random.integers(n, size=6)], random.normal(size=6), kernel="angular-l2")
         hits, truth = tree.search(query, k, epsilon=epsilon, delta=delta), flat.search(query, k)
         got, best = hits.scores[0, -1], truth.scores[0, -1]
@@ -256,7 +256,7 @@ def test_pac_search_keeps_its_promise_and_is_cheaper(kind, epsilon):
 
 
 class Counting(HyperplaneQuery):
-    """A hyperplane that counts the rows it scores."""
+    """A hyperplane query that counts the rows it scores."""
 
     counted = 0
 
@@ -265,7 +265,7 @@ class Counting(HyperplaneQuery):
         return super().distance(X)
 
 
-def test_every_score_that_was_computed_is_counted():
+def test_every_computed_score_is_counted():
     X = mixture(1_000, 3)
     tree = FsmTree(capacity=8)
     tree.add(np.arange(1_000), X)
@@ -274,7 +274,7 @@ def test_every_score_that_was_computed_is_counted():
         assert tree.search(query, 5, **options).scored == query.counted > 0
     query = Counting(X[:2], [1.0, -1.0], 0.0)
     tree.search(query, 5, within=-1.0)
-    assert query.counted <= 8  # no distance is below 0: the root says so
+    assert query.counted <= 8  # no distance is below 0, so the root is pruned
 
 
 def test_a_query_without_a_bound_is_answered_by_a_scan():
@@ -288,7 +288,7 @@ def test_a_query_without_a_bound_is_answered_by_a_scan():
     assert tree.search(hyperplane, 5, within=limit).ids[0].tolist() == [*expected.ids[0, :3], -1, -1]
 
 
-def test_the_same_calls_give_the_same_answers():
+def test_the_same_calls_give_the_same_results():
     X = mixture(800, 4)
     query, _ = asked("frontier", X[:5], np.arange(5.0))
     first, second = (grown(X, capacity=8)[0].search(query, 30, epsilon=1.0, delta=0.3) for _ in range(2))

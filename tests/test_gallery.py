@@ -1,4 +1,4 @@
-"""The programs of examples/ draw their pictures, and the site that shows them loads nothing from elsewhere."""
+"""The programs in examples/ write their figures, and the site loads nothing from other hosts."""
 
 import runpy
 from pathlib import Path
@@ -16,25 +16,25 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    """A folder for all examples: the first draws the pictures and indexes them, the others find that done."""
+def gallery_folder(tmp_path_factory):
+    """A folder for all examples: the first generates and indexes the pictures, and the others reuse them."""
     return tmp_path_factory.mktemp("gallery")
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_of_the_gallery_draws_its_picture(script, workshop, monkeypatch):
-    monkeypatch.chdir(workshop)
+def test_every_example_of_the_gallery_writes_its_figure(script, gallery_folder, monkeypatch):
+    monkeypatch.chdir(gallery_folder)
     runpy.run_path(str(script))
     matplotlib.pyplot.close("all")
     with Image.open(f"{script.stem}.png") as picture:
-        colors = np.unique(np.asarray(picture.convert("RGB")) @ [2**16, 2**8, 1])  # as one number each: fast to sort
-    assert len(colors) > 20  # more than a blank sheet
+        colors = np.unique(np.asarray(picture.convert("RGB")) @ [2**16, 2**8, 1])  # single numbers are fast to sort
+    assert len(colors) > 20  # it is not blank
     assert len(script.read_text().splitlines()) <= 40
     assert f'"examples/{script.name}"' in PAGE
     assert f"(gallery/{script.stem}.png)" in PAGE
 
 
-def test_the_build_refuses_what_a_page_would_load_from_elsewhere(tmp_path):
+def test_the_build_refuses_pages_that_load_files_from_other_hosts(tmp_path):
     outside = runpy.run_path(str(ROOT / "docs-build" / "offline.py"))["outside"]
     (tmp_path / "good.html").write_text(
         '<a href="https://a.example/x"><img src="x.png"></a><link rel="canonical" href="https://a.example">'

@@ -23,7 +23,7 @@ def start(k, rows=X):
     return Mixture(np.full(k, 1 / k), rows[:k].astype(np.float64), np.full((k, d), 1.5))
 
 
-def test_em_takes_the_steps_of_scikit_learn():
+def test_em_steps_equal_those_of_scikit_learn():
     rows, mixture = X.astype(np.float64), start(4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ten steps do not converge
@@ -46,7 +46,7 @@ def test_em_takes_the_steps_of_scikit_learn():
     assert likelihood == pytest.approx(theirs.score(rows), abs=1e-9)
 
 
-def test_posteriors_and_likelihoods_are_those_of_a_plain_loop():
+def test_posteriors_and_likelihoods_equal_the_reference():
     gmm = Gmm(k=5).fit(X)
     logs = np.array([log_densities(x, *gmm.mixture) for x in X[:50].astype(np.float64)])
     expected = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
@@ -64,7 +64,7 @@ def test_posteriors_and_likelihoods_are_those_of_a_plain_loop():
     floor=st.sampled_from([1e-6, 1e-3, 0.3, 3.0]),
     repeated=st.booleans(),
 )
-def test_no_step_lowers_the_likelihood_whether_or_not_floors_are_active(seed, n, k, floor, repeated):
+def test_no_step_lowers_the_likelihood_with_or_without_active_floors(seed, n, k, floor, repeated):
     random = np.random.default_rng(seed)
     rows = random.normal(size=(n, 3)) * [1, 10, 0.1] + [0, 5, 0]
     rows = rows[random.integers(max(1, n // 4), size=n)] if repeated else rows
@@ -82,13 +82,13 @@ def test_no_step_lowers_the_likelihood_whether_or_not_floors_are_active(seed, n,
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_likelihoods_of_a_fit_never_fall(dtype):
+def test_the_likelihoods_of_a_fit_never_decrease(dtype):
     gmm = Gmm(k=12, tolerance=0, max_iterations=60).fit(X.astype(dtype))
     assert len(gmm.likelihoods_) > 5
     assert (np.diff(gmm.likelihoods_) >= 0).all()
 
 
-def test_a_step_that_lowers_the_likelihood_is_not_taken(monkeypatch):
+def test_a_step_that_lowers_the_likelihood_is_discarded(monkeypatch):
     told = iter([1.0, 2.0, 1.9, 5.0])
 
     def fall(rows, mixture, floors):
@@ -106,7 +106,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not():
     assert first.means_.tobytes() != other.means_.tobytes()
 
 
-def test_rows_in_many_chunks_give_the_same(monkeypatch):
+def test_many_chunks_give_the_same_result(monkeypatch):
     whole = Gmm(k=4).fit(X)
     posteriors = whole.posteriors(X)
     monkeypatch.setattr(module, "CACHE_BYTES", 3_000)
@@ -120,7 +120,7 @@ def test_rows_in_many_chunks_give_the_same(monkeypatch):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
-def test_torch_gives_the_numbers_of_numpy():
+def test_torch_gives_the_results_of_numpy():
     torch = pytest.importorskip("torch")
     ours, theirs = Gmm(k=4).fit(X), Gmm(k=4).fit(torch.from_numpy(X))
     assert isinstance(theirs.means_, np.ndarray)
@@ -132,7 +132,7 @@ def test_torch_gives_the_numbers_of_numpy():
     np.testing.assert_allclose(ours.log_likelihood(torch.from_numpy(X)).numpy(), ours.log_likelihood(X), atol=1e-4)
 
 
-def test_a_gaussian_without_rows_keeps_its_place():
+def test_a_gaussian_without_rows_keeps_its_mean():
     lonely = np.full(5, 500.0)
     mixture = start(3)
     mixture.means[2] = lonely
@@ -143,21 +143,21 @@ def test_a_gaussian_without_rows_keeps_its_place():
 
 
 @pytest.mark.parametrize("rows", [np.zeros((20, 3)), np.ones((20, 3)) * [1, 2, 3], np.repeat(X[:2, :3], 10, axis=0)])
-def test_rows_that_are_all_alike_give_finite_numbers(rows):
+def test_equal_rows_give_finite_results(rows):
     rows = rows.astype(np.float32)
     gmm = Gmm(k=6).fit(rows)
     assert all(np.isfinite(part).all() for part in gmm.mixture)
     np.testing.assert_allclose(gmm.posteriors(rows).sum(axis=1), 1, rtol=1e-5)
 
 
-def test_rows_far_from_everything_give_finite_numbers():
+def test_rows_far_from_all_gaussians_give_finite_results():
     gmm = Gmm(k=4).fit(X)
     far = np.full((1, 5), 1e30, np.float32)
     assert np.isfinite(gmm.posteriors(far)).all()
     assert np.isfinite(gmm.log_likelihood(far)).all()
 
 
-def test_progress_is_told_up_to_its_end():
+def test_progress_is_reported_until_the_end():
     told = []
     Gmm(k=2, max_iterations=4).fit(X, progress=lambda *call: told.append(call))
     assert told[0] == ("fitting the mixture", 0, 4)
@@ -165,7 +165,7 @@ def test_progress_is_told_up_to_its_end():
 
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"k": 2.5}, {"max_iterations": 0}, {"tolerance": -1}, {"floor": 0}])
-def test_options_that_cannot_be_right_are_refused(options):
+def test_invalid_options_are_refused(options):
     (name, value) = next(iter(options.items()))
     with pytest.raises(InputError, match=f"{name} must be .* Got {value!r}"):
         Gmm(**options).fit(X)
@@ -178,12 +178,12 @@ def test_fewer_rows_than_gaussians_are_refused():
         kmeans(X[:3], 4)
 
 
-def test_it_wants_to_be_fitted_first():
+def test_it_must_be_fitted_first():
     with pytest.raises(NotFittedError):
         Gmm().posteriors(X)
 
 
-def test_kmeans_draws_its_rows_and_gives_the_same_bytes(monkeypatch):
+def test_kmeans_samples_rows_reproducibly(monkeypatch):
     monkeypatch.setattr("lookalike.features.clustering.ROWS_PER_CENTRE", 20)
     first, second, other = (kmeans(X, 6, seed)[0] for seed in (3, 3, 4))
     assert first.tobytes() == second.tobytes() != other.tobytes()

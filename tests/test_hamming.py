@@ -1,4 +1,4 @@
-"""The Hamming index, and the one with tables: what a loop over single bits finds, after any history."""
+"""The Hamming index with and without tables, compared with a loop over single bits."""
 
 import threading
 
@@ -21,8 +21,8 @@ def assert_same(hits, expected):
     np.testing.assert_array_equal(hits.scores, expected[1])
 
 
-def fast_twin(codes, ids, queries, k):
-    """For many rows: every distance, then a sort."""
+def fast_reference(codes, ids, queries, k):
+    """Return ids and distances by a full sort, for many rows."""
     near = np.array([np.bitwise_count(codes ^ query).sum(axis=1) for query in queries])
     best = np.array([np.lexsort((ids, row))[:k] for row in near])
     return ids[best], np.take_along_axis(near, best, axis=1)
@@ -30,7 +30,7 @@ def fast_twin(codes, ids, queries, k):
 
 @st.composite
 def histories(draw):
-    """Adds and removes in any order, then a search with filters; few values, so that ties abound."""
+    """Adds and removes in any order, then a search with filters; few values, so that ties are frequent."""
     width = draw(st.sampled_from([1, 4, 9]))
     known = st.integers(0, 150)
     code = st.lists(st.sampled_from([0, 1, 3, 255]), min_size=width, max_size=width)
@@ -43,14 +43,14 @@ def histories(draw):
 
 
 def without_limits(patch):
-    """Tables for the fewest rows, and queries that never give up."""
+    """Use tables for any number of rows, and never fall back to a scan."""
     patch.setattr(multi_hash, "MIN_ROWS", 1)
     patch.setattr(multi_hash, "PAYS", 1e-9)
 
 
 @given(histories(), st.sampled_from(["plain", "weighted"]), st.sampled_from(["hamming", "multihash", "gives up"]))
 @settings(max_examples=90)
-def test_equals_the_slow_twin_after_any_history_with_any_filter(history, kind, name):
+def test_equals_the_reference_after_any_changes_with_any_filter(history, kind, name):
     with pytest.MonkeyPatch.context() as patch:
         if name == "multihash":
             without_limits(patch)
@@ -60,7 +60,7 @@ def test_equals_the_slow_twin_after_any_history_with_any_filter(history, kind, n
 def check_history(index, kind, width, steps, queries, k, among, exclude):
     truth = {}
     for verb, what in steps:
-        if hasattr(index, "build") and len(truth) % 2:  # now and then
+        if hasattr(index, "build") and len(truth) % 2:  # sometimes
             index.build()
         if verb == "add":
             new = {id_: row for id_, row in what.items() if id_ not in truth}
@@ -82,24 +82,24 @@ def test_equals_a_sort_over_many_rows_in_several_threads(width, order, monkeypat
     monkeypatch.setattr(threads, "CORES", 2)
     random = np.random.default_rng(width)
     n = 64 * LEAST_BLOCKS * 5 + 17
-    codes = random.integers(0, 4, (n, width), np.uint8)  # few values: many ties
+    codes = random.integers(0, 4, (n, width), np.uint8)  # few values, so that ties are frequent
     ids = np.arange(n) if order == "rising" else random.permutation(10 * n)[:n]
     index = Hamming()
     for part in np.array_split(np.arange(n), 3):
         index.add(ids[part], codes[part])
     queries = random.integers(0, 4, (3, width), np.uint8)
     for k in (1, 10, 300):
-        assert_same(index.search(CodeQuery(queries), k), fast_twin(codes, ids, queries, k))
+        assert_same(index.search(CodeQuery(queries), k), fast_reference(codes, ids, queries, k))
 
 
-def test_equal_codes_come_by_id_however_they_were_added():
+def test_equal_codes_are_ordered_by_id():
     index = Hamming()
     ids = np.random.default_rng(0).permutation(500)
     index.add(ids, np.zeros((500, 8), np.uint8))
     assert index.search(CodeQuery(np.zeros((1, 8), np.uint8)), 40).ids[0].tolist() == list(range(40))
 
 
-def test_any_query_is_answered_by_its_own_score():
+def test_any_query_uses_its_own_score():
     random = np.random.default_rng(0)
     codes = random.integers(0, 256, (300, 4), np.uint8)
     index = Hamming()
@@ -137,7 +137,7 @@ def test_vectors_returns_the_codes_that_were_added():
         index.vectors(np.array([200]))
 
 
-def test_searches_may_run_side_by_side():
+def test_searches_can_run_concurrently():
     random = np.random.default_rng(0)
     codes = random.integers(0, 256, (64 * LEAST_BLOCKS * 3, 8), np.uint8)
     index = Hamming()
@@ -153,7 +153,7 @@ def test_searches_may_run_side_by_side():
     for thread in running:
         thread.join()
     for place, hits in enumerate(found):
-        assert_same(hits, fast_twin(codes, np.arange(len(codes)), codes[place : place + 1], 5))
+        assert_same(hits, fast_reference(codes, np.arange(len(codes)), codes[place : place + 1], 5))
 
 
 def test_scored_counts_every_comparison():
@@ -175,7 +175,7 @@ def test_scored_counts_every_comparison():
         (lambda index: index.search(CodeQuery(np.zeros((1, 8), np.uint8)), 0), "at least 1"),
     ],
 )
-def test_what_cannot_be_right_is_refused(call, message):
+def test_invalid_input_is_refused(call, message):
     index = Hamming()
     index.add(np.array([0]), np.zeros((1, 8), np.uint8))
     with pytest.raises(InputError, match=message):
@@ -185,7 +185,7 @@ def test_what_cannot_be_right_is_refused(call, message):
 
 @pytest.mark.parametrize("flips", [3, 30, 64])
 @pytest.mark.parametrize("width", [8, 15, 32])
-def test_tables_find_what_the_scan_finds_near_and_far(width, flips, monkeypatch):
+def test_tables_and_scans_find_the_same_near_and_far_codes(width, flips, monkeypatch):
     monkeypatch.setattr(multi_hash, "PAYS", 1e-9)
     random = np.random.default_rng(width)
     centres = random.integers(0, 256, (40, width), np.uint8)
@@ -204,10 +204,10 @@ def test_tables_find_what_the_scan_finds_near_and_far(width, flips, monkeypatch)
     for k in (1, 20):
         hits = index.search(CodeQuery(queries), k, exclude=ids[1_000:1_002])
         kept = np.r_[500:1_000, 1_002:12_000]
-        assert_same(hits, fast_twin(codes[kept], ids[kept], queries, k))
+        assert_same(hits, fast_reference(codes[kept], ids[kept], queries, k))
 
 
-def test_near_answers_cost_few_comparisons_and_far_ones_a_scan():
+def test_near_codes_need_few_comparisons_and_far_codes_a_scan():
     random = np.random.default_rng(0)
     codes = random.integers(0, 256, (50_000, 16), np.uint8)
     codes[:20] = codes[0]
@@ -222,7 +222,7 @@ def test_near_answers_cost_few_comparisons_and_far_ones_a_scan():
     np.testing.assert_array_equal(both.ids, np.concatenate([near.ids, far.ids]))
 
 
-def test_tables_over_another_truth_are_rebuilt():
+def test_tables_are_rebuilt_for_another_index():
     codes = np.random.default_rng(0).integers(0, 256, (multi_hash.MIN_ROWS, 16), np.uint8)
     truth = Hamming()
     truth.add(np.arange(len(codes)), codes)

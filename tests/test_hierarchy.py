@@ -17,7 +17,7 @@ def test_priors_are_the_means_of_ancestors_without_the_class_itself(seed, size, 
         (str(i), str(random.integers(i))) for i in range(1, size) for _ in range(1 + several) if random.random() < 0.9
     ]
     tree = Hierarchy(pairs)
-    labels = [str(i) for i in random.permutation(size + 1)]  # the last is in no pair
+    labels = [str(i) for i in random.permutation(size + 1)]  # the last one is not in a pair
     means, counts = random.normal(size=(size + 1, 3)), random.integers(0, 3, size + 1)
     got, known = prior_means(tree, labels, means, counts)
     seen = {label: mean for label, mean, count in zip(labels, means, counts, strict=True) if count}
@@ -28,7 +28,7 @@ def test_priors_are_the_means_of_ancestors_without_the_class_itself(seed, size, 
             np.testing.assert_allclose(got[i], expected, atol=1e-12)
 
 
-def test_torch_gives_what_numpy_gives():
+def test_torch_gives_the_results_of_numpy():
     torch = pytest.importorskip("torch")
     means, counts = np.random.default_rng(0).normal(size=(4, 3)), np.array([3, 0, 2, 1])
     labels = ["cat", "dog", "lion", "car"]
@@ -40,14 +40,14 @@ def test_torch_gives_what_numpy_gives():
     np.testing.assert_allclose(mapped.numpy(), map_means(means, counts, expected, 5.0), atol=1e-12)
 
 
-def test_map_means_go_from_the_prior_to_the_sample():
+def test_map_means_move_from_the_prior_to_the_sample_mean():
     sample, prior = np.array([[4.0, 0.0]]), np.array([[0.0, 8.0]])
     shares = [map_means(sample, np.array([n]), prior, 10.0)[0, 0] / 4 for n in (0, 1, 10, 100, 10**9)]
     np.testing.assert_allclose(shares, [0, 1 / 11, 1 / 2, 10 / 11, 1], atol=1e-7)
     np.testing.assert_array_equal(map_means(sample, np.array([0]), prior, 10.0), prior)
 
 
-def test_names_pairs_and_files_say_the_same(tmp_path):
+def test_names_and_files_give_the_same_hierarchy(tmp_path):
     file = tmp_path / "tree.csv"
     file.write_text("child,parent\na/b/c, a/b\n\na/b,a\n", encoding="utf-8-sig")
     by_name, by_file = Hierarchy.from_names(["a/b/c", "x"]), Hierarchy.from_csv(file)
@@ -56,7 +56,7 @@ def test_names_pairs_and_files_say_the_same(tmp_path):
     assert by_name.ancestors("x") == by_name.ancestors("unknown") == []
 
 
-def test_a_line_without_a_parent_is_named(tmp_path):
+def test_the_error_for_a_line_without_a_parent_names_it(tmp_path):
     file = tmp_path / "tree.csv"
     file.write_text("cat,pet\ndog\n")
     with pytest.raises(InputError, match="'dog' in line 2"):
@@ -69,20 +69,20 @@ def test_cycles_raise_an_error(pairs):
         Hierarchy(pairs)
 
 
-def test_two_paths_to_an_ancestor_are_no_cycle():
+def test_two_paths_to_an_ancestor_are_not_a_cycle():
     tree = Hierarchy([("a", "b"), ("a", "c"), ("b", "top"), ("c", "top"), ("top", "all"), ("a", "b")])
     assert tree.ancestors("a") == ["b", "c", "top", "all"]
     assert tree.renamed("top", "new").ancestors("b") == ["new", "all"]
 
 
-def test_clusters_put_near_classes_together():
+def test_clusters_group_similar_classes():
     random = np.random.default_rng(5)
     means = np.repeat(random.normal(size=(4, 6)) * 50, 8, axis=0) + random.normal(size=(32, 6))
     tree = cluster_hierarchy(means, [f"c{i}" for i in range(32)])
     lines = [tree.ancestors(f"c{i}") for i in range(32)]
     assert len({len(line) for line in lines}) == 1
     assert len({line[1] for line in lines}) == 2
-    assert len({line[-1] for line in lines}) == 1  # one group of all
+    assert len({line[-1] for line in lines}) == 1  # one group of all classes
     for i in range(0, 32, 8):
         assert len({line[1] for line in lines[i : i + 8]}) == 1
     prior, known = prior_means(tree, [f"c{i}" for i in range(32)], means, np.ones(32, np.int64))

@@ -1,4 +1,4 @@
-"""Properties that the classic histogram features share, and the working size; test_hsv.py and others test each."""
+"""Properties shared by the histogram features, and the working size. test_hsv.py and others test each feature."""
 
 import pickle
 
@@ -26,7 +26,7 @@ BYTES = st.integers(0, 255)
 
 
 @given(st.sampled_from(FEATURES), st.tuples(BYTES, BYTES, BYTES), st.integers(1, 60), st.integers(1, 60), BYTES)
-def test_the_squares_of_a_row_are_a_histogram(feature, color, height, width, seed):
+def test_the_squares_of_a_vector_are_a_histogram(feature, color, height, width, seed):
     plain = np.full((height, width, 3), color, np.uint8)
     noise = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
     rows = feature().extract([plain, noise])
@@ -51,7 +51,7 @@ def test_a_noisy_picture_of_any_shape_gives_a_finite_unit_row(feature, shape):
 
 
 @each
-def test_a_picture_at_twice_the_size_has_nearly_the_same_row(feature):
+def test_a_picture_at_twice_the_size_has_nearly_the_same_vector(feature):
     small = draw(5)
     row, twice = feature().extract([small, small.repeat(2, axis=0).repeat(2, axis=1)])
     np.testing.assert_allclose(twice, row, atol=1e-6)
@@ -66,7 +66,7 @@ def test_a_batch_gives_the_same_bytes_as_one_picture_at_a_time(feature):
 
 
 @each
-def test_a_copy_sent_to_another_process_gives_the_same_row(feature):
+def test_a_pickled_feature_gives_the_same_vector(feature):
     made = feature()
     assert pickle.loads(pickle.dumps(made)).extract([draw(1)]).tobytes() == made.extract([draw(1)]).tobytes()
 
@@ -78,13 +78,13 @@ def test_no_pictures_give_no_rows(feature):
 
 @each
 @pytest.mark.parametrize("image", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((0, 4, 3), np.uint8), "a"])
-def test_what_is_not_a_picture_is_refused(feature, image):
+def test_input_that_is_not_a_picture_is_refused(feature, image):
     with pytest.raises(InputError, match="A picture must"):
         feature().prepare(image)
 
 
 @each
-def test_turning_a_picture_upside_down_moves_edges_and_waves_onto_themselves_and_colours_nowhere(feature):
+def test_a_rotation_by_180_degrees_does_not_change_the_vector(feature):
     picture = draw(2, 105, 157)
     row, turned = feature().extract([picture, picture[::-1, ::-1].copy()])
     np.testing.assert_allclose(turned, row, atol=1e-5)
@@ -92,14 +92,14 @@ def test_turning_a_picture_upside_down_moves_edges_and_waves_onto_themselves_and
 
 @pytest.mark.parametrize("feature", [ProbabilityColor, LaplacianColor, Hsv])
 @pytest.mark.parametrize("turn", [np.rot90, np.flipud, np.fliplr])
-def test_colours_stay_the_same_however_a_picture_is_turned_or_mirrored(feature, turn):
+def test_colours_do_not_change_when_a_picture_is_rotated_or_mirrored(feature, turn):
     picture = draw(2, 105, 157)
     row, turned = feature().extract([picture, np.ascontiguousarray(turn(picture))])
     np.testing.assert_allclose(turned, row, atol=1e-6)
 
 
 @pytest.mark.parametrize("feature", [Hough, Fourier])
-def test_edges_and_waves_do_not_change_with_brightness_contrast_or_a_negative(feature):
+def test_edges_and_waves_do_not_change_with_brightness_contrast_or_inversion(feature):
     grey = np.repeat((draw(3)[..., :1] // 4), 3, axis=2)  # 0 to 58
     row, brighter, stronger, negative = feature().extract([grey, grey + 100, grey * 4, 255 - grey])
     np.testing.assert_allclose(brighter, row, atol=1e-5)
@@ -108,7 +108,7 @@ def test_edges_and_waves_do_not_change_with_brightness_contrast_or_a_negative(fe
 
 
 @given(st.integers(1, 600), st.integers(1, 600))
-def test_a_picture_comes_to_the_area_in_its_own_proportions(height, width):
+def test_a_picture_is_resized_to_the_working_area_with_its_aspect_ratio(height, width):
     small = resize_area(np.zeros((height, width, 3), np.uint8))
     tall, wide = small.shape[:2]
     assert min(tall, wide) <= SIDE
@@ -121,7 +121,7 @@ def test_a_line_of_a_million_pixels_stays_small():
     assert resize_area(np.zeros((1, 1_000_000, 3), np.uint8)).shape == (1, AREA, 3)
 
 
-def test_a_picture_of_that_area_is_left_alone():
+def test_a_picture_of_the_working_area_is_not_resized():
     picture = np.random.default_rng(0).integers(0, 256, (105, 157, 3), np.uint8)
     np.testing.assert_array_equal(resize_area(picture), picture)
 

@@ -1,4 +1,4 @@
-"""A folder of good pictures with hundreds of hostile files among them, added as a person would add it."""
+"""Adding a folder of good pictures with hundreds of hostile files among them."""
 
 import psutil
 
@@ -6,7 +6,7 @@ from hostile import write_corpus
 from test_workers import children
 
 
-def test_all_good_files_are_indexed_and_every_bad_one_is_reported(collection, tmp_path):
+def test_all_good_files_are_added_and_every_bad_one_is_reported(collection, tmp_path):
     folder = tmp_path / "corpus"
     good, bad = write_corpus(folder)
     assert len(bad) >= 200

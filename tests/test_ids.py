@@ -11,7 +11,7 @@ some_ids = st.lists(st.integers(0, 60), unique=True, max_size=20)
 
 @given(st.lists(st.tuples(st.booleans(), some_ids), max_size=12), some_ids)
 @settings(max_examples=150, deadline=None)
-def test_equals_a_dictionary_after_any_history(steps, asked):
+def test_equals_a_dictionary_after_any_changes(steps, asked):
     table, truth = IdTable(), {}
     for row, (adding, ids) in enumerate(steps):
         if adding:
@@ -26,7 +26,7 @@ def test_equals_a_dictionary_after_any_history(steps, asked):
     assert table.rows(np.array(asked, np.int64)).tolist() == [truth.get(id_, -1) for id_ in asked]
 
 
-def test_an_add_that_is_rejected_changes_nothing():
+def test_a_rejected_add_changes_nothing():
     table = IdTable()
     table.add(np.array([3, 1]), np.array([0, 1]))
     for ids, message in [([5, 5], "Got 5 more than once"), ([7, 1], "such as 1")]:
@@ -35,7 +35,7 @@ def test_an_add_that_is_rejected_changes_nothing():
     assert table.ids().tolist() == [1, 3]
 
 
-def test_many_small_adds_leave_few_runs():
+def test_many_small_adds_give_few_runs():
     table = IdTable()
     for id_ in np.random.default_rng(0).permutation(1_000):
         table.add(np.array([id_]), np.array([id_ + 5]))

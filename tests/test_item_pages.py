@@ -1,4 +1,4 @@
-"""Pages of items, the bytes of one, and why a picture stands where it does: against slow twins."""
+"""Pages of items, the bytes of an item, and explanations of rankings, compared with reference implementations."""
 
 import threading
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("read_here")
 
 @pytest.fixture(scope="module")
 def scattered(tmp_path_factory):
-    """Pictures at several paths, in folders whose order is not that of their ids."""
+    """A collection of pictures, some at several paths, whose order by path differs from that by id."""
     folder = tmp_path_factory.mktemp("scattered")
     random = np.random.default_rng(0)
     for number in range(12):
@@ -32,7 +32,7 @@ def scattered(tmp_path_factory):
 
 
 def slow(collection, order):
-    """Ids in an order, by looking at everything."""
+    """Return the ids in an order, by sorting all items."""
     items = list(collection.items())
     keys = {
         "path": lambda item: item.paths[0],
@@ -44,7 +44,7 @@ def slow(collection, order):
 
 @pytest.mark.parametrize("order", ["path", "id", "added"])
 @pytest.mark.parametrize("filter", [None, Filter(min_side=25), Filter(path="*/copy-*")])
-def test_a_page_is_a_part_of_everything_in_order(scattered, order, filter):
+def test_a_page_is_a_slice_of_all_items_in_order(scattered, order, filter):
     passing = {item.id for item in scattered.items(filter)}
     expected = [item for item in slow(scattered, order) if item in passing]
     for offset in range(0, 14, 3):
@@ -53,7 +53,7 @@ def test_a_page_is_a_part_of_everything_in_order(scattered, order, filter):
         assert page.total == len(expected)
 
 
-def test_a_page_keeps_up_with_what_comes_and_goes(tmp_path):
+def test_a_page_follows_added_and_removed_items(tmp_path):
     with Collection(tmp_path / "c", create=True) as collection:
         assert collection.page() == type(collection.page())(0, 0, [])
         for number in range(3):
@@ -66,7 +66,7 @@ def test_a_page_keeps_up_with_what_comes_and_goes(tmp_path):
         assert collection.page().total == 2
 
 
-def test_who_reads_an_older_catalogue_does_not_make_its_order_again(scattered, monkeypatch):
+def test_a_reader_of_an_older_version_does_not_replace_a_newer_order(scattered, monkeypatch):
     pages, version = scattered._pages, scattered._store.vectors.version()
     scattered.page(order="id")
     monkeypatch.setitem(pages._orders, "id", (version + 1, pages._orders["id"][1]))
@@ -74,7 +74,7 @@ def test_who_reads_an_older_catalogue_does_not_make_its_order_again(scattered, m
     assert pages._orders["id"][0] == version + 1
 
 
-def test_pages_are_whole_while_somebody_writes(tmp_path):
+def test_pages_are_consistent_while_another_process_writes(tmp_path):
     with Collection(tmp_path / "c", create=True) as collection:
         for number in range(9):
             Image.new("RGB", (30, 30 + number), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
@@ -98,7 +98,7 @@ def test_pages_are_whole_while_somebody_writes(tmp_path):
         assert collection.page().total == 1
 
 
-def test_read_gives_the_very_bytes_from_wherever_they_are(tmp_path):
+def test_read_returns_the_original_bytes_from_any_path(tmp_path):
     with Collection(tmp_path / "c", create=True) as collection:
         for name in ("a.png", "b.png"):
             Image.new("RGB", (30, 30), "red").save(tmp_path / name)
@@ -106,7 +106,7 @@ def test_read_gives_the_very_bytes_from_wherever_they_are(tmp_path):
         collection.add(tmp_path, recipes="color", workers=1)
         item = identify(data)
         assert collection.read(item) == data
-        Image.new("RGB", (31, 30), "blue").save(tmp_path / "a.png")  # one path leads elsewhere now
+        Image.new("RGB", (31, 30), "blue").save(tmp_path / "a.png")  # one path has other content now
         assert collection.read(item) == data
         with pytest.raises(ImageError, match="the limit is 10"):
             collection.read(item, Limits(max_bytes=10))
@@ -117,7 +117,7 @@ def test_read_gives_the_very_bytes_from_wherever_they_are(tmp_path):
             collection.read(item ^ 1)
 
 
-def test_why_agrees_with_the_ranking_and_with_plain_distances(shelf, tmp_path):
+def test_why_agrees_with_the_ranking_and_with_distances(shelf, tmp_path):
     from serving import copy_shelf
 
     with Collection(copy_shelf(shelf, tmp_path)) as collection:

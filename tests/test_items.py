@@ -1,4 +1,4 @@
-"""The catalogue: items, paths, skips, filters."""
+"""The catalogue: items, paths, skipped files, filters."""
 
 import fnmatch
 import os
@@ -35,20 +35,20 @@ def items(store: Store) -> Items:
 
 
 def fill(store: Store, paths: dict[str, int], **changes: object) -> None:
-    """Items with these paths."""
+    """Add items with these paths."""
     with store.transaction():
         store.items.add([make(item, **changes) for item in set(paths.values())])
         store.items.link([(path, 100, 5, item) for path, item in paths.items()])
 
 
-def test_an_item_comes_back_with_all_its_paths_sorted(store: Store, items: Items) -> None:
+def test_an_item_has_all_its_paths_sorted(store: Store, items: Items) -> None:
     fill(store, {"/b.jpg": 7, "/a.jpg": 7}, taken_at=3.5)
     assert items.get([7, 8]) == {7: Item(7, ["/a.jpg", "/b.jpg"], 100, 640, 480, "jpeg", 1.0, 3.5)}
     assert items.first_paths([7, 8]) == {7: "/a.jpg"}
     assert (len(items), items.n_paths()) == (1, 2)
 
 
-def test_items_come_in_the_order_asked(store: Store, items: Items) -> None:
+def test_items_are_returned_in_the_requested_order(store: Store, items: Items) -> None:
     fill(store, {f"/{i}": i for i in range(1_300)})
     asked = [1_200, 3, 999, 2**62, 0]
     assert list(items.get(asked)) == [1_200, 3, 999, 0]
@@ -61,7 +61,7 @@ def test_adding_an_item_again_changes_nothing(store: Store, items: Items) -> Non
     assert items.get([1])[1].width == 10
 
 
-def test_ids_of_63_bits_survive(store: Store, items: Items) -> None:
+def test_ids_of_63_bits_are_stored(store: Store, items: Items) -> None:
     largest = 2**63 - 1
     fill(store, {"/a": largest, "/b": 0})
     assert items.ids().tolist() == [0, largest]
@@ -80,7 +80,7 @@ def test_paths_are_saved_with_their_item_or_reason(store: Store, items: Items) -
     assert items.skipped() == {"/broken": "truncated"}
 
 
-def test_a_path_leads_to_an_item_or_to_a_reason_never_both(store: Store, items: Items) -> None:
+def test_a_path_has_an_item_or_a_reason_never_both(store: Store, items: Items) -> None:
     fill(store, {"/a": 1, "/b": 1})
     with store.transaction():
         assert items.skip([("/a", 1, 1, "unreadable")]) == []
@@ -116,18 +116,18 @@ def test_removing_items_removes_their_paths(store: Store, items: Items) -> None:
     assert (len(items), items.n_paths()) == (0, 0)
 
 
-def test_a_path_cannot_lead_to_an_item_that_is_not_there(store: Store, items: Items) -> None:
+def test_a_path_cannot_refer_to_a_missing_item(store: Store, items: Items) -> None:
     with pytest.raises(Exception, match="FOREIGN KEY"), store.transaction():
         items.link([("/a", 1, 1, 404)])
     assert items.n_paths() == 0
 
 
-def test_writing_outside_a_transaction_is_our_bug(items: Items) -> None:
+def test_writing_outside_a_transaction_raises_an_assertion_error(items: Items) -> None:
     with pytest.raises(AssertionError):
         items.add([make(1)])
 
 
-def test_known_sizes_are_those_of_some_item(store: Store, items: Items) -> None:
+def test_known_sizes_are_sizes_of_items(store: Store, items: Items) -> None:
     fill(store, {"/a": 1}, bytes=10)
     fill(store, {"/b": 2}, bytes=2**40)
     assert items.known_sizes([10, 11, 2**40]) == {10, 2**40}
@@ -135,7 +135,7 @@ def test_known_sizes_are_those_of_some_item(store: Store, items: Items) -> None:
     assert items.known_sizes([]) == set()
 
 
-def test_sources_keep_their_order_and_are_there_once(store: Store, items: Items) -> None:
+def test_sources_keep_their_order_and_are_unique(store: Store, items: Items) -> None:
     with store.transaction():
         for spec in ("/z", "/a", "/z"):
             items.add_source(spec)
@@ -166,7 +166,7 @@ def test_paths_under_a_folder_or_an_archive(store: Store, items: Items, root: st
     assert len(found) == len(expected)
 
 
-def test_paths_may_be_removed_during_an_iteration(store: Store, items: Items) -> None:
+def test_paths_can_be_removed_during_an_iteration(store: Store, items: Items) -> None:
     fill(store, {f"/p/{i:06}": i for i in range(3 * BATCH)})
     seen = 0
     for path, _ in items.paths_under("/p"):
@@ -178,7 +178,7 @@ def test_paths_may_be_removed_during_an_iteration(store: Store, items: Items) ->
     assert items.n_paths() == 3 * BATCH - seen // 100
 
 
-def test_names_that_are_not_unicode_are_found_again(store: Store, items: Items) -> None:
+def test_names_that_are_not_unicode_are_found(store: Store, items: Items) -> None:
     path = os.fsdecode(b"/photos/Z\xfcrich/\xff.jpg")
     fill(store, {path: 1})
     with store.transaction():
@@ -229,7 +229,7 @@ def test_a_path_filter_matches_the_whole_path_or_its_last_part(
     assert items.select(Filter(path=path)).tolist() == expected
 
 
-def test_time_is_when_it_was_taken_else_the_earliest_change_of_its_files(store: Store, items: Items) -> None:
+def test_the_time_is_when_it_was_taken_or_the_earliest_modification_of_its_files(store: Store, items: Items) -> None:
     with store.transaction():
         items.add([make(1, taken_at=100.0), make(2), make(3)])
         items.link([("/a", 1, int(900e9), 1), ("/b", 1, int(300e9), 2), ("/c", 1, int(200e9), 2)])
@@ -239,14 +239,14 @@ def test_time_is_when_it_was_taken_else_the_earliest_change_of_its_files(store: 
     assert items.select(Filter(since=-5.0)).tolist() == [1, 2]
 
 
-def test_side_is_the_shorter_one(store: Store, items: Items) -> None:
+def test_the_side_is_the_shorter_one(store: Store, items: Items) -> None:
     fill(store, {"/a": 1}, width=100, height=3_000)
     fill(store, {"/b": 2}, width=3_000, height=2_000)
     assert items.select(Filter(min_side=101)).tolist() == [2]
     assert items.select(Filter(max_side=100)).tolist() == [1]
 
 
-def test_conditions_are_joined_by_and(store: Store, items: Items) -> None:
+def test_conditions_are_combined_with_and(store: Store, items: Items) -> None:
     fill(store, {"/a.jpg": 1, "/b.png": 2}, bytes=5)
     fill(store, {"/c.jpg": 3}, bytes=50)
     assert items.select(Filter()).tolist() == [1, 2, 3]
@@ -276,7 +276,7 @@ names = st.lists(st.text("ab.*?[é", min_size=1, max_size=4), min_size=1, max_si
 
 @settings(max_examples=30, deadline=None)
 @given(names=st.lists(names, min_size=1, max_size=8, unique=True), pattern=st.text("ab.*?/é", min_size=1, max_size=6))
-def test_globs_agree_with_the_shells(tmp_path_factory: pytest.TempPathFactory, names: list[str], pattern: str) -> None:
+def test_globs_match_like_a_shell(tmp_path_factory: pytest.TempPathFactory, names: list[str], pattern: str) -> None:
     store = Store(tmp_path_factory.mktemp("glob") / "c", create=True)
     paths = ["/" + name for name in names]
     with store.writer():
@@ -288,7 +288,7 @@ def test_globs_agree_with_the_shells(tmp_path_factory: pytest.TempPathFactory, n
     store.close()
 
 
-def test_an_unchanged_folder_is_looked_up_at_once_not_file_by_file(store: Store, items: Items) -> None:
+def test_an_unchanged_folder_is_looked_up_with_few_queries(store: Store, items: Items) -> None:
     paths = [f"/home/somebody/pictures/2020/holiday/IMG_{i:05}.jpg" for i in range(5_000)]
     fill(store, {path: i for i, path in enumerate(paths)})
     asked: list[str] = []
@@ -300,9 +300,7 @@ def test_an_unchanged_folder_is_looked_up_at_once_not_file_by_file(store: Store,
 
 @given(st.lists(st.tuples(st.floats(-1e12, 1e12), st.none() | st.floats(-1e300, 1e300)), max_size=5))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_an_item_is_read_back_to_the_last_bit(
-    store: Store, items: Items, times: list[tuple[float, float | None]]
-) -> None:
+def test_an_item_round_trips_exactly(store: Store, items: Items, times: list[tuple[float, float | None]]) -> None:
     names = ['/a,b"c', "/é\n", "/\udcff\udcfe", "/z"]
     made = [Item(i, [], 1, 2, 3, 'we"b\\p', added, taken) for i, (added, taken) in enumerate(times)]
     with store.transaction():

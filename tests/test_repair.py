@@ -25,7 +25,7 @@ from lookalike.store.items import Item
 from lookalike.store.jobs import JobLedger
 from lookalike.store.schema import CATALOGUE
 from serving import connect
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 PIPELINE = "small = color() | pca(dim=8)"
 
@@ -548,7 +548,7 @@ def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tm
         assert file.name in (tmp_path / "log").read_text()
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
         process.stdout.close()
     assert process.returncode == 0
 

@@ -22,7 +22,7 @@ from lookalike.server.problems import Problem
 from lookalike.server.rate_limits import CLIENTS, RateLimiter, network
 from lookalike.server.settings import Rates, Settings
 from serving import add_token, copy_shelf, error, quick, running
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 JSON = b"Content-Type: application/json\r\n"
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nX-Lookalike: 1\r\n"
@@ -65,7 +65,7 @@ def alive(service):
     assert service.get("/collection")["items"] == 60
 
 
-def raw(service, request, wait=PATIENCE_S):
+def raw(service, request, wait=TIMEOUT_S):
     """What comes back for bytes that no decent client would send, until the other side closes or has answered."""
     with service.connect() as connection:
         connection.settimeout(wait)
@@ -97,7 +97,7 @@ def sockets(service):
 
 def dropped(connection, data, every_s):
     """Send this again and again; whether the other side has had enough at some time."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     with contextlib.suppress(OSError):
         while time.monotonic() < deadline:
             connection.sendall(data)
@@ -378,7 +378,7 @@ def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
 )
 def test_what_is_not_http_is_answered_and_dropped(service, request_):
     silent = request_.startswith(b"\x16")  # TLS may be met with silence
-    answer = raw(service, request_, wait=1.0 if silent else PATIENCE_S)
+    answer = raw(service, request_, wait=1.0 if silent else TIMEOUT_S)
     if answer or not silent:
         assert answer.split(b" ")[1][:1] == b"4"
         if b"application/json" in answer:  # uvicorn answers in plain text what never reaches the application
@@ -499,7 +499,7 @@ def test_a_refused_upload_that_goes_on_and_on_is_dropped(shelf):
 
 
 def test_a_client_that_sends_the_rest_of_a_refused_upload_is_not_cut_off(shelf, monkeypatch):
-    monkeypatch.setattr(request_checks, "LINGER_S", PATIENCE_S)
+    monkeypatch.setattr(request_checks, "LINGER_S", TIMEOUT_S)
     with running(shelf) as service, service.connect() as connection:
         connection.sendall(POST + b"Content-Length: 5000000\r\n\r\n")
         answer = b""

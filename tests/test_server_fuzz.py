@@ -15,7 +15,7 @@ from lookalike.server.app import create_api, create_app
 from lookalike.server.jobs import Jobs
 from lookalike.server.settings import Settings
 from serving import WRITE, copy_shelf, running
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 EXAMPLES = 8
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
@@ -69,7 +69,7 @@ def test_responses_match_the_openapi_document(service, schema, path, method):
     )
     @given(case=operation.as_strategy())
     def fuzz(case):
-        answer = case.call(base_url=str(service.client.base_url), headers=WRITE, timeout=PATIENCE_S)
+        answer = case.call(base_url=str(service.client.base_url), headers=WRITE, timeout=TIMEOUT_S)
         case.validate_response(answer, checks=CHECKS)
         if answer.status_code >= 400:
             assert set(answer.json()) == {"error"}

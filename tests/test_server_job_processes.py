@@ -13,7 +13,7 @@ from PIL import Image
 
 from lookalike.server.jobs import Jobs
 from serving import copy_shelf
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 SERVICE = """
 import sys, time
@@ -75,4 +75,4 @@ def test_a_killed_service_leaves_no_process_behind(shelf, slow, tmp_path):
         processes = job_processes(process.pid)
         os.kill(process.pid, signal.SIGKILL)
         until(lambda: have_ended(processes))
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)

@@ -17,7 +17,7 @@ from PIL import Image
 from lookalike import Collection, cli
 from lookalike.server import job_events, jobs
 from serving import add_token, connect, copy_shelf, error, running
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 NEW = 20
 """Pictures to add to the sixty of the collection."""
@@ -324,7 +324,7 @@ def test_jobs_resume_after_the_service_was_killed(shelf, more, tmp_path):
         sent = client.post("/api/v1/uploads/files", files=files(3)).json()
         until(lambda: get_job(client, adding)["stage"])  # it reads, or is in a later stage
         os.kill(process.pid, signal.SIGKILL)
-    process.wait(PATIENCE_S)
+    process.wait(TIMEOUT_S)
     process.stdout.close()
     process, address = start(own, more)
     try:
@@ -336,7 +336,7 @@ def test_jobs_resume_after_the_service_was_killed(shelf, more, tmp_path):
                 assert client.get(f"/api/v1/items/{file['item']}").status_code == 200
     finally:
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(TIMEOUT_S) == 0
         process.stdout.close()
     with Collection(own) as collection:
         assert collection.verify() == []

@@ -12,7 +12,7 @@ from lookalike.server.problems import RequestAbandoned, error_response
 from lookalike.server.settings import Budget
 from lookalike.types import format_id
 from serving import error, running
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def send(service, item):
 def test_a_search_stops_when_its_client_disconnects(shelf, held, monkeypatch):
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.started.wait(PATIENCE_S)
+        assert held.started.wait(TIMEOUT_S)
         assert not held.stopped.is_set()
         connection.close()
-        assert held.stopped.wait(PATIENCE_S)
+        assert held.stopped.wait(TIMEOUT_S)
         pending(service, 0)
         assert "lookalike_requests_left_total 1" in service.client.get("/metrics").text
 
@@ -73,7 +73,7 @@ def test_a_search_stops_when_its_client_disconnects(shelf, held, monkeypatch):
 def test_queued_work_is_not_started_after_its_client_disconnects(shelf, held, monkeypatch):
     with running(shelf, budget=Budget(readers=1)) as service:
         first, item = ask(service, held, monkeypatch)
-        assert held.started.wait(PATIENCE_S)
+        assert held.started.wait(TIMEOUT_S)
         second = send(service, item)
         pending(service, 2)
         second.close()
@@ -88,7 +88,7 @@ def test_queued_work_is_not_started_after_its_client_disconnects(shelf, held, mo
 def test_a_request_beyond_the_queue_gets_a_503(shelf, held, monkeypatch):
     with running(shelf, budget=Budget(readers=1, waiting=1)) as service:
         first, item = ask(service, held, monkeypatch)
-        assert held.started.wait(PATIENCE_S)
+        assert held.started.wait(TIMEOUT_S)
         second = send(service, item)
         pending(service, 2)
         refused = service.client.post("/api/v1/search", json={"examples": [{"id": item}]})
@@ -105,14 +105,14 @@ def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
     with running(shelf, budget=Budget(request_s=0.3)) as service:
         connection, _ = ask(service, held, monkeypatch)
         assert b" 503 " in connection.recv(1000)
-        assert held.stopped.wait(PATIENCE_S)
+        assert held.stopped.wait(TIMEOUT_S)
         connection.close()
 
 
 def test_reads_do_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
     with running(shelf) as service:
         search, _ = ask(service, held, monkeypatch)
-        assert held.started.wait(PATIENCE_S)
+        assert held.started.wait(TIMEOUT_S)
         assert service.client.get("/api/v1/items").status_code == 200
         assert not held.stopped.is_set()  # it still runs
         held.release.set()
@@ -136,7 +136,7 @@ def test_an_unexpected_error_reveals_nothing(shelf, monkeypatch, caplog):
 def test_at_shutdown_running_requests_are_answered_and_new_ones_are_rejected(shelf, held, monkeypatch):
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.started.wait(PATIENCE_S)
+        assert held.started.wait(TIMEOUT_S)
         threading.Timer(0.3, held.release.set).start()
         address = service.client.base_url
     assert b"200 OK" in connection.recv(1000)
@@ -149,12 +149,12 @@ def test_a_request_that_outlasts_the_shutdown_gets_a_503(shelf, held, monkeypatc
     monkeypatch.setattr(http_server, "SHUTDOWN_S", 0.2)
     with running(shelf) as service:
         connection, _ = ask(service, held, monkeypatch)
-        assert held.started.wait(PATIENCE_S)
+        assert held.started.wait(TIMEOUT_S)
     answer = connection.recv(4_000)
     connection.close()
     assert b" 503 " in answer
     assert b'"kind":"busy"' in answer
-    assert held.stopped.wait(PATIENCE_S)
+    assert held.stopped.wait(TIMEOUT_S)
     assert "Traceback" not in caplog.text
 
 

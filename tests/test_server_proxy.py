@@ -20,7 +20,7 @@ from PIL import Image
 from lookalike import Collection
 from lookalike.server.settings import Budget
 from serving import WRITE, add_token, copy_shelf, error, quick, running
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 FILES = Path(__file__).parents[1] / "docs/proxy"
 PROXIES = ("nginx", "caddy")
@@ -73,11 +73,11 @@ class Proxy:
         """An HTTP client with this address."""
         transport = httpx.HTTPTransport(local_address=address, verify=False)
         url = f"{scheme}://127.0.0.1:{self.port}"
-        return httpx.Client(base_url=url, headers=WRITE, timeout=PATIENCE_S, transport=transport)
+        return httpx.Client(base_url=url, headers=WRITE, timeout=TIMEOUT_S, transport=transport)
 
     def connect(self):
         """A bare connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
 
     @contextlib.contextmanager
     def connections(self, n):
@@ -113,7 +113,7 @@ def running_proxy(name, service, folder, changes=None, *, tls=False):
         yield proxy
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
 
 
 def write_nginx(folder, port, changes, tls):

@@ -10,7 +10,7 @@ import pytest
 from lookalike import Collection
 from lookalike.store import database
 from serving import add_token, connect, copy_shelf, error, running
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_marks_that_were_answered_survive_a_kill(shelf, tmp_path):
                     assert set(client.post(f"/api/v1/sessions/{session}/undo").json()["undone"]) == {marked[-1]}
         finally:
             os.kill(process.pid, signal.SIGKILL if turn == 0 else signal.SIGINT)
-            code = process.wait(PATIENCE_S)
+            code = process.wait(TIMEOUT_S)
             process.stdout.close()
             process.stderr.close()
     assert code == 0  # of the service that SIGINT ended

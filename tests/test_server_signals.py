@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from serving import copy_shelf
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def serving(collection):
 
 def send(port, head):
     """Send a request head on a connection of its own."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
     connection.sendall(f"{head}\r\nHost: localhost\r\nX-Lookalike: 1\r\n".encode() + b"\r\n")
     return connection
 
@@ -45,7 +45,7 @@ def test_a_signal_ends_the_service_and_its_event_streams(shelf, tmp_path, number
             assert b" 200 " in stream.recv(1000)
             process.send_signal(number)
             read_all(stream)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(TIMEOUT_S) == 0
         log = process.stderr.read()
         assert "Stopped." in log
         assert "Traceback" not in log
@@ -59,6 +59,6 @@ def test_a_second_ctrl_c_does_not_wait_for_running_requests(shelf, tmp_path):
             process.send_signal(signal.SIGINT)
             read_all(healthy)  # an idle connection is closed when the shutdown begins
             process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_S) == 0
+            assert process.wait(TIMEOUT_S) == 0
             assert b" 503 " in read_all(unanswered)  # after ten seconds, it would have been a 408
             assert "Traceback" not in process.stderr.read()

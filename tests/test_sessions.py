@@ -22,7 +22,7 @@ from lookalike.images.demo import draw_folder
 from lookalike.store.directory import Store
 from lookalike.store.sessions import ExternalExample
 from reference.session_log import PlainLog
-from waiting import PATIENCE_S
+from waiting import TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -500,7 +500,7 @@ def test_two_people_mark_at_once(own):
     session = own.session(items[0], author="anna")
     people = [click(own.path, session.id, author, first, first + 15) for author, first in (("anna", 1), ("ben", 16))]
     for process in people:
-        said, _ = process.communicate(timeout=PATIENCE_S)
+        said, _ = process.communicate(timeout=TIMEOUT_S)
         assert len(said.split()) == 15
     assert set(session.marks) == set(items[:31])
     by = {event.item: event.author for event in session.log}

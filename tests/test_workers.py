@@ -21,7 +21,7 @@ from lookalike.images.decoding import identify, read
 from lookalike.images.files import Limits
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, ReadPool, Skip
-from waiting import PATIENCE_S, until
+from waiting import TIMEOUT_S, until
 
 BLACK = encode(Image.new("RGB", (32, 32)), "PNG")
 
@@ -87,7 +87,7 @@ def test_the_hostile_corpus_is_reported_and_everything_good_is_read(tmp_path):
     assert len(bad) >= 200
     reported = {}
     entries = list(walk([tmp_path], on_skip=reported.__setitem__))
-    with ReadPool(hostile.shape, side=224, workers=2, timeout_s=PATIENCE_S) as pool:
+    with ReadPool(hostile.shape, side=224, workers=2, timeout_s=TIMEOUT_S) as pool:
         results = list(pool.map(entries))
     read_ = {Path(result.entry.path) for result in results if isinstance(result, Read)}
     reported |= {result.entry.path: result.reason for result in results if isinstance(result, Skip)}
@@ -358,6 +358,6 @@ def test_ctrl_c_ends_the_run_without_a_trace(good, tmp_path):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 os.kill(pid, number)  # a terminal sends it to all; `timeout` and others who end a group, too
         with_parent.send_signal(signal.SIGINT)
-        out, err = with_parent.communicate(timeout=PATIENCE_S)
+        out, err = with_parent.communicate(timeout=TIMEOUT_S)
     assert (out, err, with_parent.returncode) == ("interrupted\n", "", 0)
     assert gone(pids)

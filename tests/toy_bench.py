@@ -1,4 +1,4 @@
-"""A bench that other processes can import: it has cells that go well, that fail and that end their process."""
+"""A benchmark that other processes can import, with cells that succeed, fail or end their process."""
 
 import os
 from dataclasses import replace

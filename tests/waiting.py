@@ -1,15 +1,15 @@
-"""Tests wait for a state, never for a time: a machine that is busy is slow, not wrong."""
+"""Wait for a state, never for a fixed time, because a busy machine is slow."""
 
 import time
 
-PATIENCE_S = 240
-"""After so long without the state that is waited for, it will not come. Waits end much sooner when all is well."""
+TIMEOUT_S = 240
+"""Time after which a wait fails. Waits that succeed are much shorter."""
 
 
-def until(condition, limit_s=PATIENCE_S):
-    """What a condition gives as soon as it is true."""
+def until(condition, limit_s=TIMEOUT_S):
+    """Wait until a condition returns a true value; return that value."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
-        assert time.monotonic() < deadline, "what was waited for did not come"
+        assert time.monotonic() < deadline, "timed out waiting for a condition"
         time.sleep(0.01)
     return found

@@ -1,9 +1,8 @@
-"""A writer for test_crash to kill: it adds, removes and compacts over and over, and prints what it begins and has done.
+"""A writer process for `test_crash.py` to kill. It adds, removes and compacts in a loop, and prints its progress.
 
     python writer.py COLLECTION PICTURES ROUNDS [PHASE SECONDS]
 
-It kills itself after so many seconds of CPU time in a phase: a clock of its own, so that the moment does not depend on
-other processes.
+It kills itself after SECONDS of its own CPU time in PHASE, so that the moment does not depend on other processes.
 """
 
 import os
@@ -22,28 +21,28 @@ def main(where: str, pictures: str, rounds: int, phase: str = "", seconds: float
     adding.COMMIT_ROWS = 8  # many commits in a short run
     fitting.FIT_MIN = 20
     with Collection(where, create=True) as collection:
-        collection.add(pictures + "/even/00.png", recipes=RECIPES, workers=1)  # imports the rest
-        say("begin add")
+        collection.add(pictures + "/even/00.png", recipes=RECIPES, workers=1)  # imports the remaining modules
+        report("start add")
         die("first add", phase, seconds)
         for _ in range(rounds):
             collection.add(pictures, recipes=RECIPES, workers=1)
-            say("done add", "begin remove")
+            report("done add", "start remove")
             die("remove", phase, seconds)
             for path in sorted(Path(pictures, "odd").iterdir()):
                 collection.remove(path)
-            say("done remove", "begin compact")
+            report("done remove", "start compact")
             die("compact", phase, seconds)
             collection.compact()
-            say("done compact", "begin add")
+            report("done compact", "start add")
             die("add", phase, seconds)
         collection.add(pictures, recipes=RECIPES, workers=1)
         collection.fit()
         collection.compact()
-        say("done all")
+        report("done all")
 
 
 def die(here: str, phase: str, seconds: float) -> None:
-    """Kill this process soon, if this is the phase: the signal of the timer ends a process as SIGKILL does."""
+    """Kill this process after `seconds` if this is the phase. The timer's signal ends the process as SIGKILL does."""
     if here != phase:
         return
     if not seconds:
@@ -52,7 +51,7 @@ def die(here: str, phase: str, seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def say(*lines: str) -> None:
+def report(*lines: str) -> None:
     for line in lines:
         print(line, flush=True)
 

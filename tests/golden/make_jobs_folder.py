@@ -1,7 +1,7 @@
-"""Made `tests/golden/jobs_folder`: the folder `jobs` of a collection, as services before 0.2.0 kept it.
+"""Generated `tests/golden/jobs_folder`: the folder `jobs` of a collection in the format of services before 0.2.0.
 
-It has one JSON file for each job, and the lock. Kept to show what is in it. It ran on commit 1133ef1; the module that
-it imports no longer exists. Never run it again on the same folder; see make_v1.py.
+The folder has one JSON file per job, and the lock. This script documents its content. It ran on commit 1133ef1; the
+module that it imports no longer exists. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -11,7 +11,7 @@ FAILED = {"kind": "SpecError", "message": "No feature named 'größe \udcff'."}
 
 
 def make(folder: Path) -> None:
-    """Make a job that is done, one that failed, one that was running when its service was killed, one that waits."""
+    """Create a finished job, a failed job, a job that was running when its service was killed, and a waiting job."""
     from lookalike.server.job_store import Job, JobStore
 
     folder.mkdir()

@@ -1,6 +1,6 @@
-"""What metric-learn makes of a few rows: writes tests/golden/metric_learn.npz.
+"""Write the results of metric-learn on a small dataset to tests/golden/metric_learn.npz.
 
-Run once, in an environment of its own (metric-learn 0.7.0 needs scikit-learn below 1.8):
+Run once, in a separate environment (metric-learn 0.7.0 needs scikit-learn below 1.8):
 python tests/golden/make_metric_learn.py
 """
 

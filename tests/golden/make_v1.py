@@ -1,7 +1,7 @@
-"""Made `tests/golden/v1`, a collection of catalogue format 1, judgements format 1 and model format 1.
+"""Generated `tests/golden/v1`, a collection with catalogue format 1, judgements format 1 and model format 1.
 
-Kept to show what is in it. Never run it again on the same folder: files of a released format are loaded as they were
-written, for ever. A new format gets a script and a folder of its own.
+This script documents the content of the collection. Never run it again on the same folder: files of a released
+format must stay readable exactly as they were written. Add a new script and a new folder for a new format.
 """
 
 import sys
@@ -18,12 +18,15 @@ IDS = np.array([3, 141, 59_265, 2**62 + 1, 2**63 - 1])
 
 
 def rows(dim: int) -> np.ndarray:
-    """The row of the i-th item: i + j / 8 in column j; exact at half precision."""
+    """Return one row per item: i + j / 8 in column j of row i, which is exact at half precision."""
     return np.arange(len(IDS))[:, None] + np.arange(dim) / 8
 
 
 def make(folder: Path) -> None:
-    """Five items: one dead, one with two paths, one with a name that is not Unicode; a fitted space; labels; a skip."""
+    """Create five items, a fitted space, labels and a skipped file.
+
+    One item is removed, one has two paths, and one has a name that is not valid Unicode.
+    """
     store = Store(folder, create=True)
     with store.writer():
         with store.transaction():

@@ -1,6 +1,6 @@
-"""Made `tests/golden/v2`, whose judgements have format 2: a finished session and an open one.
+"""Generated `tests/golden/v2` with judgements format 2: a finished session and an unfinished one.
 
-Kept to show what is in it. Never run it again on the same folder; see make_v1.py.
+This script documents the content. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -16,7 +16,7 @@ NAME = "größe \udcff"
 
 
 def make(folder: Path) -> None:
-    """The catalogue is empty: judgements stand alone."""
+    """Create judgements, with an empty catalogue."""
     store = Store(folder, create=True)
     log = store.judgements.sessions
     finished = log.start("small", author="anna", name=NAME, marks={3: "relevant"})

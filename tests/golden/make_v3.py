@@ -1,6 +1,6 @@
-"""Made `tests/golden/v3`, whose judgements have format 3: classes, a hierarchy, predictions and rejections.
+"""Generated `tests/golden/v3` with judgements format 3: classes, a hierarchy, predictions and rejections.
 
-Kept to show what is in it. Never run it again on the same folder; see make_v1.py.
+This script documents the content. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -13,7 +13,7 @@ NAME = "größe \udcff"
 
 
 def make(folder: Path) -> None:
-    """The catalogue is empty: judgements stand alone."""
+    """Create judgements, with an empty catalogue."""
     store = Store(folder, create=True)
     said = store.judgements
     said.add_labels([(3, "cat"), (LAST, NAME)], author="anna", source="csv")

@@ -1,6 +1,6 @@
-"""Made `tests/golden/v4`, whose judgements have format 4: pictures that are no duplicates of each other.
+"""Generated `tests/golden/v4` with judgements format 4: pictures marked as not duplicates of each other.
 
-Kept to show what is in it. Never run it again on the same folder; see make_v1.py.
+This script documents the content. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -12,7 +12,7 @@ LAST = 2**63 - 1
 
 
 def make(folder: Path) -> None:
-    """The catalogue is empty: judgements stand alone."""
+    """Create judgements, with an empty catalogue."""
     store = Store(folder, create=True)
     said = store.judgements
     said.add_labels([(3, "cat")], author="anna", source="csv")

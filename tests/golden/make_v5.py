@@ -1,6 +1,6 @@
-"""Made `tests/golden/v5`, whose catalogue has format 5: recalls of codes; and pools and structures, as before it.
+"""Generated `tests/golden/v5` with catalogue format 5: measured recalls of codes, and pools and structures as before.
 
-Kept to show what is in it. Never run it again on the same folder; see make_v1.py.
+This script documents the content. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -18,7 +18,7 @@ IDS = np.array([3, 141, 2**63 - 1])
 
 
 def make(folder: Path) -> None:
-    """Three items; a space with a pool of negatives and an index, and one of codes with its recall."""
+    """Create three items, a space with a negative pool and an index, and a space of codes with its recall."""
     store = Store(folder, create=True)
     with store.writer():
         with store.transaction():

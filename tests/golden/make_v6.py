@@ -1,6 +1,6 @@
-"""Made `tests/golden/v6`, whose catalogue has format 6: where it lay, with pictures inside of it and elsewhere.
+"""Generated `tests/golden/v6` with catalogue format 6: the collection's path, and pictures inside and outside of it.
 
-Kept to show what is in it. Never run it again on the same folder; see make_v1.py.
+This script documents the content. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -13,11 +13,11 @@ from lookalike.store.items import Item
 
 IDS = np.array([3, 141, 2**63 - 1])
 HOME = "/golden/v6"
-"""A place that no machine has: whoever opens the collection finds that it was moved."""
+"""A path that exists on no machine, so that the collection is detected as moved when it is opened."""
 
 
 def make(folder: Path) -> None:
-    """Three items: one inside of the collection, one at a place of a similar name, one inside and outside; a space."""
+    """Create a space and three items: inside the collection, at a path with a similar prefix, inside and outside."""
     store = Store(folder, create=True)
     with store.writer():
         with store.transaction():

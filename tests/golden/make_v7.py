@@ -1,7 +1,7 @@
-"""Made `tests/golden/v7`: a catalogue of format 7 and judgements of format 5.
+"""Generated `tests/golden/v7` with catalogue format 7 and judgements format 5.
 
-It has row digests, the digest of a picture's bytes and a quarantined segment. Kept to show what is in it. Never run it
-again on the same folder; see make_v1.py.
+It has row digests, the digest of a picture's bytes and a quarantined segment. This script documents the content.
+Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -18,7 +18,7 @@ NAME = "größe \udcff"
 
 
 def make(folder: Path) -> None:
-    """Make three items, of which the first has no vector because its segment is quarantined."""
+    """Create three items. The first has no vector, because its segment is quarantined."""
     store = Store(folder, create=True)
     with store.writer():
         with store.transaction():

@@ -1,6 +1,6 @@
-"""Made `tests/golden/v8`: a job ledger of format 1. The catalogue and the judgements have the formats of v7.
+"""Generated `tests/golden/v8`: a job ledger of format 1. The catalogue and the judgements have the formats of v7.
 
-Kept to show what is in it. Never run it again on the same folder; see make_v1.py.
+This script documents the content. Never run it again on the same folder; see make_v1.py.
 """
 
 import sys
@@ -13,7 +13,7 @@ NAME = "größe \udcff"
 
 
 def make(folder: Path) -> None:
-    """Make three jobs, of which the first was removed and the last has not ended."""
+    """Create three jobs. The first was removed, and the last has not ended."""
     folder.mkdir()
     with closing(JobLedger(folder, bool)) as ledger:
         for ended in (1.0, 2.5, None):

@@ -1,13 +1,10 @@
-"""The slow, obvious twins of mixtures, Fisher vectors and VLAD: one row and one Gaussian or word at a time, float64.
-
-In: rows (m, d) and what was learned. Out: log-likelihoods, posteriors, Fisher vectors and VLAD vectors.
-"""
+"""Reference implementation of mixtures, Fisher vectors and VLAD: one row, one Gaussian or word at a time, float64."""
 
 import numpy as np
 
 
 def log_densities(x, weights, means, variances):
-    """log(w_i p_i(x)) for each Gaussian i."""
+    """Return log(w_i p_i(x)) for each Gaussian i."""
     return [
         np.log(w) - 0.5 * sum(np.log(2 * np.pi * v) + (x - m) ** 2 / v)
         for w, m, v in zip(weights, means, variances, strict=True)
@@ -19,7 +16,7 @@ def log_likelihood(X, weights, means, variances):
 
 
 def fisher(X, weights, means, variances):
-    """Gradients for means, then for standard deviations, by the root of the Fisher information."""
+    """Return the gradients for means, then for standard deviations, scaled by the root of the Fisher information."""
     for_means, for_deviations = np.zeros_like(means), np.zeros_like(means)
     for x in np.asarray(X, np.float64):
         logs = log_densities(x, weights, means, variances)
@@ -32,7 +29,7 @@ def fisher(X, weights, means, variances):
 
 
 def vlad(X, words, rotations):
-    """Turned and normalised word by word, rooted, of unit length."""
+    """Return the VLAD vector: rotated and normalised per word, then signed square root and unit length."""
     sums = np.zeros(words.shape)
     for x in np.asarray(X, np.float64):
         word = np.argmin([sum((x - c) ** 2) for c in words])

@@ -1,4 +1,4 @@
-"""Boosted trees of equal questions, leaf by leaf: the sums that the fast ones keep in tables."""
+"""Reference implementation of boosted oblivious trees: sums leaf by leaf instead of tables."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ RIDGE = 1.0
 
 
 def leaves(bins, questions):
-    """Each row's leaf: bit l is the answer to question l, (column, cut)."""
+    """Return the leaf of each row: bit l is the answer to question l, (column, cut)."""
     return sum(((bins[column] > cut).astype(int) << level for level, (column, cut) in enumerate(questions)), 0)
 
 
 def scores(bins, columns, cuts, answers):
-    """The sum of all trees' answers, (n,)."""
+    """Return the sum of the answers of all trees, (n,)."""
     total = np.zeros(bins.shape[1])
     for tree in range(len(columns)):
         total += answers[tree][leaves(bins, list(zip(columns[tree], cuts[tree], strict=True)))]
@@ -19,13 +19,13 @@ def scores(bins, columns, cuts, answers):
 
 
 def losses(bins, signs, columns, cuts, answers):
-    """The logistic loss with the first 0, 1, … trees."""
+    """Return the logistic loss with the first 0, 1, … trees."""
     every = (scores(bins, columns[:k], cuts[:k], answers[:k]) for k in range(len(columns) + 1))
     return [float(np.logaddexp(0, -signs * total).sum()) for total in every]
 
 
 def _sums(bins, signs, before, questions):
-    """Slope and curvature of the logistic loss, summed in each leaf."""
+    """Yield the slope and curvature of the logistic loss, summed per leaf."""
     p = 1 / (1 + np.exp(-signs * before))
     leaf = leaves(bins, questions)
     for k in range(2 ** len(questions)):
@@ -33,10 +33,10 @@ def _sums(bins, signs, before, questions):
 
 
 def gain(bins, signs, before, questions):
-    """What a Newton step in each leaf promises."""
+    """Return the expected gain of a Newton step in each leaf."""
     return sum(slope**2 / (bend + RIDGE) for slope, bend in _sums(bins, signs, before, questions))
 
 
 def answers(bins, signs, before, questions, rate):
-    """A Newton step in each leaf."""
+    """Return the Newton step of each leaf."""
     return [rate * slope / (bend + RIDGE) for slope, bend in _sums(bins, signs, before, questions)]

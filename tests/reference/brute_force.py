@@ -1,12 +1,10 @@
-"""The slow, obvious twin of every exact index: one distance at a time, then a sort.
-
-In: vectors by id, points (q, d). Out: ids (q, k) and scores (q, k), best first, equal scores by smaller id.
-"""
+"""Reference implementation of exact indexes: one distance at a time, then a sort."""
 
 import numpy as np
 
 
 def search(vectors, points, k, among=None, exclude=None):
+    """Return ids (q, k) and scores (q, k), best first, equal scores by smaller id. `vectors` is {id: vector}."""
     ids = np.full((len(points), k), -1, np.int64)
     scores = np.full((len(points), k), np.inf, np.float32)
     allowed = set(vectors) if among is None else set(vectors) & {int(i) for i in among}

@@ -1,15 +1,15 @@
-"""Calibration's measures the slow way: one query at a time, counted by hand."""
+"""Reference implementation of the measures of calibration: one query at a time."""
 
 import numpy as np
 
 
 def average_precision(scores: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """At each right item: right ones so far, by right ones so far and wrong ones that are as near or nearer."""
+    """Return the mean over right items of the precision there; wrong items at the same distance count as nearer."""
     found = sorted(scores[right])
     return float(np.mean([(i + 1) / (i + 1 + np.sum(scores[wrong] <= score)) for i, score in enumerate(found)]))
 
 
 def margin(scores: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """From the right items to the nearest wrong one, in ways from there to the median wrong one."""
+    """Return the mean distance from right items to the nearest wrong one, relative to the median wrong one."""
     here, nearest, median = scores[right].mean(), scores[wrong].min(), np.median(scores[wrong])
     return max(-1.0, (nearest - here) / (median - here)) if median > here else -1.0

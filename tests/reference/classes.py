@@ -1,4 +1,4 @@
-"""Slow twins of the open-ended classes: every image kept, everything counted anew."""
+"""Reference implementation of open-ended classes: it stores every row and recomputes everything."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class SlowClasses:
         return total
 
     def squared_distances(self, X, labels, ridge=None):
-        """(m, C), by the Euclidean distance, or by the pooled covariance with a ridge."""
+        """Return squared distances (m, C): Euclidean, or by the pooled covariance with a ridge."""
         d, means = X.shape[1], self.means()
         inverse = np.eye(d)
         freedom = sum(map(len, self.rows.values())) - len(means)
@@ -57,7 +57,7 @@ class SlowClasses:
 
 
 def slow_prior(parents, means, name):
-    """Eq. 33 by its words: `parents` is {child: [parents]}, `means` those of the classes with images."""
+    """Return Eq. 33, literally. `parents` is {child: [parents]}; `means` has the classes with images."""
 
     def ancestors(node):
         found = set()

@@ -1,13 +1,10 @@
-"""Codes the slow, obvious way: bit by bit, one pair at a time.
-
-In: codes as rows of bytes. Out: lists of bits, distances, hits; equal scores by smaller id.
-"""
+"""Reference implementation of distances between binary codes: bit by bit, one pair at a time."""
 
 import numpy as np
 
 
 def bits_of(code):
-    """The bits of one code, the highest bit of the first byte first."""
+    """Return the bits of one code, starting with the highest bit of the first byte."""
     return [int(byte) >> (7 - place) & 1 for byte in code for place in range(8)]
 
 
@@ -17,13 +14,13 @@ def hamming(a, b, weights=None):
 
 
 def spherical(a, b):
-    """Bits that differ over bits that both have."""
+    """Return the number of different bits divided by the number of common set bits."""
     both = sum(x & y for x, y in zip(bits_of(a), bits_of(b), strict=True))
     return hamming(a, b) / both if both else None
 
 
 def search(codes, queries, k, among=None, exclude=None, weights=None):
-    """Codes by id; ids (q, k) and scores (q, k)."""
+    """Return ids (q, k) and scores (q, k), equal scores by smaller id. `codes` is {id: code}."""
     ids = np.full((len(queries), k), -1, np.int64)
     scores = np.full((len(queries), k), np.inf, np.float32)
     allowed = set(codes) if among is None else set(codes) & {int(i) for i in among}

@@ -1,10 +1,10 @@
-"""Local colour statistics by the book: one patch, one cell, one channel at a time."""
+"""Reference implementation of local colour statistics: one patch, one cell, one channel at a time."""
 
 import numpy as np
 
 
 def describe_patch(level, x, y):
-    """The 96 numbers of the patch of 24 × 24 pixels round the pixel (x, y)."""
+    """Return the 96 dimensions of the patch of 24 × 24 pixels around the pixel (x, y)."""
     means, deviations = [], []
     for row in range(4):
         for column in range(4):
@@ -17,7 +17,7 @@ def describe_patch(level, x, y):
 
 
 def describe_picture(picture):
-    """Rows and places of a picture that is at working size and has room for one level."""
+    """Return rows and positions of a picture that has the working size and is large enough for only one level."""
     rows, places = [], []
     height, width = picture.shape[:2]
     for y in centres(height):
@@ -28,7 +28,7 @@ def describe_picture(picture):
 
 
 def centres(length):
-    """Every seventh of the pixels that have 12 on either side, as much left over before as behind."""
+    """Return every seventh pixel with 12 pixels on either side, centred."""
     found = list(range(12, length - 12, 7))
     spare = (length - 1 - 12) - found[-1]
     return [place + spare // 2 for place in found]

@@ -1,10 +1,10 @@
-"""Slow twin of the clustering of duplicates: one centre after the other, comparing every pair."""
+"""Reference implementation of the clustering of duplicates: one centre after the other, comparing every pair."""
 
 import numpy as np
 
 
 def clusters(ids, X, radius, belongs, apart):
-    """(centre, members) of every cluster of more than one item, centres in the order of `ids`."""
+    """Return (centre, members) of every cluster of more than one item, centres in the order of `ids`."""
     taken, found = set(), []
     for centre in ids:
         if centre in taken:

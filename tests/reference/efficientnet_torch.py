@@ -1,7 +1,4 @@
-"""EfficientNet-Lite0 as it was published: torch layers, batch norms unfolded, weights read by torch itself.
-
-In: (n, 224, 224, 3) uint8. Out: the last feature map, (n, 1280, 7, 7) float32.
-"""
+"""Reference implementation of EfficientNet-Lite0: torch layers, unfolded batch norms, weights loaded by torch."""
 
 import math
 from pathlib import Path
@@ -10,11 +7,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-# repeats, stride of the first; the published table of blocks
+# The published table of blocks: (repeats, stride of the first block)
 STAGES = [(1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1)]
 
 
 def feature_map(path: Path, pixels: np.ndarray) -> np.ndarray:
+    """Return the last feature map, (n, 1280, 7, 7) float32, of pixels (n, 224, 224, 3) uint8."""
     weights = torch.load(path, weights_only=True)
 
     def conv(x: torch.Tensor, name: str, norm: str, stride: int = 1, relu6: bool = True) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Slow twins of the feedback algorithms: loops that follow the text."""
+"""Reference implementation of the feedback algorithms: loops that follow the papers."""
 
 import math
 
@@ -7,7 +7,7 @@ from sklearn.svm import SVC
 
 
 def most_ambiguous_and_orthogonal(K, w):
-    """MAO: from a list ordered by ambiguity, always the item whose highest K to the chosen is lowest."""
+    """MAO: from items in order of ambiguity, choose next the item whose highest K to the chosen ones is lowest."""
     chosen = [0]
     while len(chosen) < min(w, len(K)):
         rest = [i for i in range(len(K)) if i not in chosen]
@@ -16,23 +16,23 @@ def most_ambiguous_and_orthogonal(K, w):
 
 
 def pairs_in_order(scores, y):
-    """The share of (wanted, unwanted) pairs where the wanted one scores higher."""
+    """Return the fraction of (positive, negative) pairs in which the positive scores higher."""
     pairs = [(p, n) for p, a in zip(scores, y, strict=True) if a > 0 for n, b in zip(scores, y, strict=True) if b < 0]
     return sum(1.0 if p > n else 0.5 if p == n else 0.0 for p, n in pairs) / len(pairs)
 
 
 def hyperplane_between(K, y, costs, share):
-    """Coefficients and bias between the mean of what is wanted (share 0) and an SVM (share 1), both of length one."""
+    """Return coefficients and bias between the mean of the positives (share 0) and an SVM (share 1), normalised."""
     m = range(len(y))
 
     def unit(a, b):
         length = math.sqrt(sum(a[i] * a[j] * K[i][j] for i in m for j in m))
         return [x / length for x in a], b / length
 
-    wanted = [i for i in m if y[i] > 0]
-    like = [sum(K[i][j] for j in wanted) / len(wanted) for i in m]
+    positives = [i for i in m if y[i] > 0]
+    like = [sum(K[i][j] for j in positives) / len(positives) for i in m]
     middle = sum(sum(like[i] for i in m if y[i] == sign) / sum(1 for i in m if y[i] == sign) for sign in (1, -1))
-    example = unit([1 / len(wanted) if y[i] > 0 else 0.0 for i in m], -middle / 2)
+    example = unit([1 / len(positives) if y[i] > 0 else 0.0 for i in m], -middle / 2)
     model = SVC(C=1.0, kernel="precomputed", tol=1e-3).fit(K, y, sample_weight=costs)
     learned = [0.0] * len(y)
     for i, a in zip(model.support_, model.dual_coef_[0], strict=True):
@@ -43,22 +43,22 @@ def hyperplane_between(K, y, costs, share):
 
 
 def dual_objective(K, y, a):
-    """What the SVM's dual maximises: Σ αᵢ − ½ ΣΣ aᵢaⱼK(xᵢ, xⱼ), with αᵢ = aᵢyᵢ."""
+    """Return the objective of the SVM's dual, to be maximised: Σ αᵢ − ½ ΣΣ aᵢaⱼK(xᵢ, xⱼ), with αᵢ = aᵢyᵢ."""
     m = len(y)
     return sum(a[i] * y[i] for i in range(m)) - sum(a[i] * a[j] * K[i][j] for i in range(m) for j in range(m)) / 2
 
 
-def logistic_loss(slope, level, scores, wanted, weights, steep, ridge):
-    """What the curve of the estimate minimises."""
+def logistic_loss(slope, level, scores, targets, weights, steep, ridge):
+    """Return the loss that the logistic curve of the estimate minimises."""
     loss = (ridge[0] * (slope - steep) ** 2 + ridge[1] * level**2) / 2
-    for score, target, weight in zip(scores, wanted, weights, strict=True):
+    for score, target, weight in zip(scores, targets, weights, strict=True):
         p = 1 / (1 + math.exp(-(slope * score + level)))
         loss -= weight * (target * math.log(p) + (1 - target) * math.log(1 - p))
     return loss
 
 
 def clusters(classes=8, per_class=60, d=12, spread=1.0, seed=0):
-    """Rows in clusters, (n, d) float32, and their labels."""
+    """Return rows in clusters, (n, d) float32, and their labels."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(classes, d)) * 1.5
     labels = np.repeat(np.arange(classes), per_class)

@@ -1,4 +1,4 @@
-"""Slow twins of Fisher scores and soft nearest neighbours: loops and finite differences, float64."""
+"""Reference implementation of Fisher scores and soft nearest neighbours: loops and finite differences, float64."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def mean_log_likelihood(rows, logits, means, deviations):
 
 
 def differences(function, x, step=1e-6):
-    """The gradient of a function by x, number by number."""
+    """Return the gradient of a function with respect to x, by central differences."""
     out = np.empty(x.shape)
     for place in np.ndindex(*x.shape):
         shift = np.zeros(x.shape)
@@ -21,7 +21,7 @@ def differences(function, x, step=1e-6):
 
 
 def scores(rows, weights, means, deviations):
-    """The gradient of an item's mean log-likelihood by means, deviations and the logits of weights."""
+    """Return the gradient of an item's mean log-likelihood by means, deviations and the logits of weights."""
     logits = np.log(weights)
     return np.concatenate(
         [
@@ -33,7 +33,7 @@ def scores(rows, weights, means, deviations):
 
 
 def objective(scores, w, labels):
-    """The mean over i of Σ_j s_ij p_ij; labels are sets, one an item."""
+    """Return the mean over i of Σ_j s_ij p_ij; `labels` has one set per item."""
     n, total = len(scores), 0.0
     for i in range(n):
         others = [j for j in range(n) if j != i]
@@ -44,7 +44,7 @@ def objective(scores, w, labels):
 
 
 def free_energy_pieces(rows, weights, means, deviations):
-    """Of an item, for each Gaussian: g log N(x) number by number, g log α, −g log g; the mean over rows."""
+    """Return g log N(x) per dimension, g log α and −g log g of an item for each Gaussian, averaged over rows."""
     k, d = means.shape
     densities, priors, entropies = np.zeros((k, d)), np.zeros(k), np.zeros(k)
     for x in rows:
@@ -60,11 +60,11 @@ def free_energy_pieces(rows, weights, means, deviations):
 
 
 def posterior_divergence(rows, items, weights, means, deviations):
-    """What an item does to a mixture of so many items by a step of incremental EM; the step by weighted means."""
+    """Return the effect of an item on a mixture of `items` items in one step of incremental EM, by weighted means."""
     k, d = means.shape
     logs = np.array([log_densities(x, weights, means, deviations**2) for x in rows])
     g = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
-    share = g / len(rows)  # an item counts as one, whatever its rows
+    share = g / len(rows)  # each item has weight 1, regardless of its number of rows
     effects, fits = np.zeros((2, k, d))
     effect_weights, fit_weights, entropies = np.zeros((3, k))
     for i in range(k):

@@ -1,7 +1,4 @@
-"""The slow, obvious twin of the feature-space M-tree: every row scored on its own, then a sort; a split by trying all.
-
-In: vectors by id, a scoring function of one row. Out: (score, id) of the k best, equal scores by smaller id.
-"""
+"""Reference implementation of the feature-space M-tree: a full scan with a sort, and splits by exhaustive search."""
 
 from itertools import combinations
 
@@ -28,6 +25,7 @@ def centre(name, gamma, X, a):
 
 
 def search(vectors, score, k, among=None, exclude=None, within=np.inf):
+    """Return (score, id) of the k best, equal scores by smaller id. `vectors` is {id: vector}."""
     allowed = set(vectors) if among is None else set(vectors) & {int(i) for i in among}
     allowed -= set() if exclude is None else {int(i) for i in exclude}
     scored = ((score(np.asarray(vectors[id_], np.float64)), id_) for id_ in allowed)
@@ -35,7 +33,7 @@ def search(vectors, score, k, among=None, exclude=None, within=np.inf):
 
 
 def smallest_radius(rows, norm, least):
-    """The larger radius of the best two centres of a leaf, each row going to the nearer, `least` to both."""
+    """Return the larger radius of the best split: rows go to the nearer of two centres, at least `least` to each."""
 
     def radius(first, second):
         away = [(np.linalg.norm(row - first, norm), np.linalg.norm(row - second, norm)) for row in rows]
@@ -48,7 +46,7 @@ def smallest_radius(rows, norm, least):
 
 
 def check(tree):
-    """Raises AssertionError where the nodes are not those of an M-tree over the rows the tree has."""
+    """Check that the nodes form a valid M-tree over the rows of the tree."""
     nodes = tree._tree
     if nodes is None or nodes.root < 0:
         assert len(tree) == 0

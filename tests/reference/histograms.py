@@ -1,4 +1,4 @@
-"""The histogram features the slow way: pixel by pixel, by their definitions. No square roots."""
+"""Reference implementation of the histogram features: pixel by pixel, without the final square root."""
 
 import cmath
 import colorsys
@@ -10,7 +10,7 @@ SOBEL = ((-1, 0, 1), (-2, 0, 2), (-1, 0, 1))
 
 
 def hsv_histogram(picture: np.ndarray) -> np.ndarray:
-    """(h, w, 3) uint8 to (10 hues, 4 saturations, 3 values), each axis rounded to a byte first."""
+    """Map (h, w, 3) uint8 to (10 hues, 4 saturations, 3 values); each axis is rounded to a byte first."""
     histogram = np.zeros((10, 4, 3))
     for pixel in picture.reshape(-1, 3).tolist():
         hue, saturation, value = colorsys.rgb_to_hsv(*(channel / 255 for channel in pixel))
@@ -20,7 +20,7 @@ def hsv_histogram(picture: np.ndarray) -> np.ndarray:
 
 
 def probability_histogram(picture: np.ndarray) -> np.ndarray:
-    """(h, w, 3) uint8 to (216,): each pixel counts the inverse share of its bin in the 7 × 7 pixels around it."""
+    """Map (h, w, 3) uint8 to (216,): a pixel's weight is 1 / share of its bin in the 7 × 7 pixels around it."""
     height, width = picture.shape[:2]
     bins = [[bin_of(pixel) for pixel in line] for line in picture.tolist()]
     histogram = np.zeros(216)
@@ -36,7 +36,7 @@ def probability_histogram(picture: np.ndarray) -> np.ndarray:
 
 
 def laplacian_histogram(picture: np.ndarray) -> np.ndarray:
-    """(h, w, 3) uint8 to (216,): each pixel counts the squared sum of its differences from its four neighbours."""
+    """Map (h, w, 3) uint8 to (216,): a pixel's weight is the squared sum of differences from its four neighbours."""
     height, width = picture.shape[:2]
     luminance = np.rint(picture @ np.array([0.299, 0.587, 0.114])).tolist()
     histogram = np.zeros(216)
@@ -50,13 +50,13 @@ def laplacian_histogram(picture: np.ndarray) -> np.ndarray:
 
 
 def bin_of(pixel: list[int]) -> int:
-    """The bin of one colour: six equal steps per channel."""
+    """Return the bin of a colour: six equal steps per channel."""
     red, green, blue = (int(value / 256 * 6) for value in pixel)
     return 36 * red + 6 * green + blue
 
 
 def hough_histogram(picture: np.ndarray) -> np.ndarray:
-    """(h, w, 3) uint8 to (8 directions, 8 distances)."""
+    """Map (h, w, 3) uint8 to (8 directions, 8 distances)."""
     height, width = picture.shape[:2]
     luminance = np.pad(np.rint(picture @ np.array([0.299, 0.587, 0.114])), 1, mode="edge")
     histogram = np.zeros((8, 8))
@@ -73,11 +73,11 @@ def hough_histogram(picture: np.ndarray) -> np.ndarray:
 
 
 def fourier_histogram(picture: np.ndarray) -> np.ndarray:
-    """(h, w, 3) uint8 to (6 rings, 8 wedges)."""
+    """Map (h, w, 3) uint8 to (6 rings, 8 wedges)."""
     height, width = picture.shape[:2]
     luminance = np.rint(picture @ np.array([0.299, 0.587, 0.114]))
     values = (luminance - luminance.mean()) * np.outer(_hann(height), _hann(width))
-    spectrum = _waves(height) @ values @ _waves(width).T  # by the definition, all of it
+    spectrum = _waves(height) @ values @ _waves(width).T  # the full Fourier transform, by definition
     histogram = np.zeros((6, 8))
     for row in range(height):
         for column in range(width):

@@ -1,6 +1,6 @@
-"""The slow, obvious twins of kernel SLEM: Eq. 1 as one dense linear system in α and ν, and the formulas one by one.
+"""Reference implementation of kernel SLEM: Eq. 1 as one dense linear system in α and ν, and the paper's formulas.
 
-In: one exemplar x (d,), the negatives N (n, d) and a kernel function of two rows. Out: coefficients, similarities.
+x (d,) is an exemplar, N (n, d) are the negatives, and k is a kernel function of two rows.
 """
 
 import numpy as np
@@ -9,12 +9,12 @@ from reference.kernels import gram
 
 
 def dense(x, N, k, lam):
-    """α (n + 1,) over [x; N] and ν: where the gradient of Eq. 1 (square loss, θ = 1/n) for α and ν is 0."""
+    """Return α (n + 1,) over [x; N] and ν where the gradient of Eq. 1 (square loss, θ = 1/n) is 0."""
     n = len(N)
     rows = np.vstack([x, N])
     K = gram(rows, rows, k)
     labels = np.r_[1.0, -np.ones(n)]
-    # θ = 1/n: all losses weigh 1/n. No gradient for α: (K/n + λI)α + ν1/n = y/n; none for ν: 1ᵀ(Kα + ν) = 1ᵀy.
+    # θ = 1/n: all losses have weight 1/n. Zero gradient for α: (K/n + λI)α + ν1/n = y/n; for ν: 1ᵀ(Kα + ν) = 1ᵀy.
     system = np.block(
         [[K / n + lam * np.eye(n + 1), np.ones((n + 1, 1)) / n], [K.sum(axis=0)[None], np.array([[n + 1]])]]
     )
@@ -31,12 +31,12 @@ def loss(alpha, nu, x, N, k, lam):
 
 
 def inner(alpha, x, other, y, N, k):
-    """⟨h, h'⟩ of two α-expansions."""
+    """Return ⟨h, h'⟩ of two α-expansions."""
     return alpha @ gram(np.vstack([x, N]), np.vstack([y, N]), k) @ other
 
 
 def similarity(X, N, k, lam):
-    """Cosines of the classifiers of rows X, (m, m), all by the dense solve."""
+    """Return the cosines of the classifiers of rows X, (m, m), each from the dense system."""
     alphas = [dense(x, N, k, lam)[0] for x in X]
     s = np.array(
         [[inner(a, x, b, y, N, k) for b, y in zip(alphas, X, strict=True)] for a, x in zip(alphas, X, strict=True)]
@@ -45,9 +45,9 @@ def similarity(X, N, k, lam):
 
 
 def by_formulas(X, N, B, k, lam, pivots=None):
-    """The same with β̂, v and α₀ of the paper, for any factor B of the negatives' kernel matrix.
+    """Return the same cosines from the paper's β̂, v and α₀, for any factor B of the negatives' kernel matrix.
 
-    v = B⁺k₀; for an incomplete Cholesky, B⁺ is that of the rows of the pivots.
+    v = B⁺k₀; for an incomplete Cholesky factor, B⁺ is the pseudo-inverse of the pivot rows.
     """
     pivots = np.arange(len(N)) if pivots is None else pivots
     n, theta = len(N), 1 / len(N)
@@ -70,7 +70,7 @@ def by_formulas(X, N, B, k, lam, pivots=None):
 
 
 def linear_slem(X, N, lam):
-    """Cosines of the ω of linear SLEM, Eq. 6."""
+    """Return the cosines of the ω of linear SLEM, Eq. 6."""
     mu = N.mean(axis=0)
     W = np.linalg.solve(np.cov(N.T, bias=True) + lam * np.eye(N.shape[1]), (X - mu).T).T
     W /= np.linalg.norm(W, axis=1, keepdims=True)

@@ -1,4 +1,7 @@
-"""The kernels one pair of rows at a time: γ in, a function of two rows out, by name with `_` for `-`."""
+"""Reference implementation of the kernels: functions of γ that return a function of two rows.
+
+They are named like the kernels, with `_` for `-`.
+"""
 
 import numpy as np
 

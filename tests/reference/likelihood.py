@@ -1,10 +1,10 @@
-"""NCMML and NCMC as the formulas say, one row, one centroid, one difference at a time."""
+"""Reference implementation of NCMML and NCMC: one row, one centroid, one difference at a time."""
 
 import numpy as np
 
 
 def log_likelihood(W, X, y, centroids, owners):
-    """Eq. 9 with Eq. 22: the mean of ln p(y|x)."""
+    """Return the mean of ln p(y|x), Eq. 9 with Eq. 22."""
     total = 0.0
     for x, label in zip(X, y, strict=True):
         halves = np.array([-0.5 * np.sum((W @ (x - m)) ** 2) for m in centroids])
@@ -14,7 +14,7 @@ def log_likelihood(W, X, y, centroids, owners):
 
 
 def gradient(W, X, y, centroids, owners):
-    """Eq. 24–25 (Eq. 10 where each class has one centroid), ascent."""
+    """Return the ascent gradient, Eq. 24–25 (Eq. 10 if each class has one centroid)."""
     total = np.zeros_like(W)
     for x, label in zip(X, y, strict=True):
         halves = np.array([-0.5 * np.sum((W @ (x - m)) ** 2) for m in centroids])
@@ -28,7 +28,7 @@ def gradient(W, X, y, centroids, owners):
 
 
 def inner_log_likelihood(W, s, X, y, means):
-    """Eq. 9 with Eq. 27."""
+    """Return Eq. 9 with Eq. 27."""
     total = 0.0
     for x, label in zip(X, y, strict=True):
         scores = np.array([x @ W.T @ W @ m + bias for m, bias in zip(means, s, strict=True)])
@@ -37,7 +37,7 @@ def inner_log_likelihood(W, s, X, y, means):
 
 
 def differences(f, x, step=1e-6):
-    """The gradient of f at x by central differences."""
+    """Return the gradient of f at x by central differences."""
     out = np.zeros_like(x)
     for at in np.ndindex(x.shape):
         up, down = x.copy(), x.copy()

@@ -1,10 +1,10 @@
-"""LMNN with every triplet spelled out: ncm, Eq. 35, 36 and 39."""
+"""Reference implementation of LMNN by a loop over all triplets: ncm, Eq. 35, 36 and 39."""
 
 import numpy as np
 
 
 def targets_of(X, y, mode, k, W=None):
-    """The targets of each row, a list of lists: all of its class, or the k nearest of them by ℓ2 (fixed) or by W."""
+    """Return the list of targets of each row: all of its class, or the k nearest of them by ℓ2 (fixed) or by W."""
     Z = X if mode == "fixed" else X @ W.T if W is not None else X
     lists = []
     for q in range(len(y)):
@@ -16,7 +16,7 @@ def targets_of(X, y, mode, k, W=None):
 
 
 def triplet_loop(W, X, queries, positives, negatives):
-    """Mean loss, its gradient, how many triplets have a loss for each pair, and the smallest |loss| at a kink."""
+    """Return the mean loss, its gradient, the number of active triplets per pair, and the smallest |margin|."""
     loss, gradient, count, triplets, kink = 0.0, np.zeros(W.shape), np.zeros((len(X), len(X)), int), 0, np.inf
     for q in queries:
         for p in positives[q]:
@@ -34,7 +34,7 @@ def triplet_loop(W, X, queries, positives, negatives):
 
 
 def counts(near, far):
-    """In how many triplets with a loss each target and each negative is, from their distances; -inf is no target."""
+    """Return the number of active triplets of each target and each negative, from distances; -inf: not a target."""
     pulled, pushed = np.zeros(near.shape), np.zeros(far.shape)
     for q in range(len(near)):
         for p, d_p in enumerate(near[q]):

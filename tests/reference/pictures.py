@@ -1,10 +1,10 @@
-"""Pictures to look at: soft colours, hard edges, some grain."""
+"""Synthetic pictures with soft colours, hard edges and some noise."""
 
 import numpy as np
 
 
 def draw(seed: int, height: int = 128, width: int = 128) -> np.ndarray:
-    """(height, width, 3) uint8: a ramp of two colours, a disc, a bar, and noise over one half."""
+    """Return a colour gradient with a disc, a bar, and noise over one half, (height, width, 3) uint8."""
     random = np.random.default_rng(seed)
     y, x = np.mgrid[:height, :width]
     ground, ink, bar = random.integers(40, 216, (3, 3))

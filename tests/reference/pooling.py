@@ -1,6 +1,6 @@
-"""Pools as their papers say them, one place and one channel at a time.
+"""Reference implementation of pooling: one position and one channel at a time, as the papers define it.
 
-In: one map, (c, h, w), or one picture's tokens, (tokens, c). Out: (c,) float64, of no particular length.
+Each function maps one feature map, (c, h, w), or the tokens of one picture, (tokens, c), to (c,), not normalised.
 """
 
 import math
@@ -43,11 +43,11 @@ def rmac(map):
 
 
 def rmac_regions(h, w):
-    """Every region: top, left and edge. A map on its side has the same, on their sides."""
+    """Return (top, left, edge) of every region. A transposed map has transposed regions."""
     if h > w:
         return [(top, left, edge) for left, top, edge in rmac_regions(w, h)]
     along = 1
-    if w > h:  # the whole number, two or more, whose neighbours share most nearly 40 % of their area
+    if w > h:  # the number of regions, at least two, for which neighbours overlap closest to 40 %
         shares = {m: (h - (w - h) / (m - 1)) / h for m in range(2, 2 + 2 * w)}
         along = min(shares, key=lambda m: abs(shares[m] - 0.4))
     regions = []

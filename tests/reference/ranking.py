@@ -1,10 +1,10 @@
-"""Leave-one-out ranking the slow way: one query at a time, distances spelt out."""
+"""Reference implementation of leave-one-out ranking: one query at a time."""
 
 import numpy as np
 
 
 def leave_one_out(X: np.ndarray, labels: list[str]) -> tuple[list[float], list[int]]:
-    """Per row: the average precision with the row left out, and the same-label rows among the first four with it in."""
+    """Return per row the average precision without the row, and the same-label rows among the first four with it."""
     precisions, firsts = [], []
     for query in range(len(X)):
         distances = ((X - X[query]) ** 2).sum(axis=1)

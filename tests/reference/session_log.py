@@ -1,4 +1,4 @@
-"""A session's log as plainly as it can be said: a list of steps, from which an undo takes the author's last."""
+"""Reference implementation of a session's log: a list of steps, from which undo removes the author's last one."""
 
 
 class PlainLog:
@@ -15,10 +15,10 @@ class PlainLog:
         return {}
 
     def marks(self):
-        """Item → last word, in the order of the last words."""
-        said = {}
+        """Return {item: latest mark}, in the order of these marks."""
+        latest = {}
         for _, marks in self.steps:
             for item, kind in marks.items():
-                said.pop(item, None)
-                said[item] = kind
-        return said
+                latest.pop(item, None)
+                latest[item] = kind
+        return latest

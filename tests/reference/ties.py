@@ -1,7 +1,7 @@
-"""Precision over every order of tied items, the slow way: all permutations.
+"""Reference implementation of average precision with ties: all permutations of tied items.
 
-In: groups of equal scores, best first, each a list of True (relevant) and False. Out: the mean, the best-first and the
-worst-first value, divided by the relevant ones among the first k.
+`groups` are the groups of equal scores, best first, each a list of True (relevant) and False. The sum of precisions
+is divided by the number of relevant items among the first k.
 """
 
 from itertools import permutations, product
@@ -14,9 +14,11 @@ def precision(hits, k):
 
 
 def mean_over_orders(groups, k, measure=precision):
+    """Return the mean of a measure over all orders."""
     orders = [[x for part in parts for x in part] for parts in product(*(list(permutations(g)) for g in groups))]
     return sum(measure(order, k) for order in orders) / len(orders)
 
 
 def laid_out(groups, k, best):
+    """Return the precision with the relevant items of each group first (`best`) or last."""
     return precision([x for group in groups for x in sorted(group, reverse=best)], k)

@@ -1,4 +1,4 @@
-"""The robust transductive SVM as the paper writes it: sums term by term, steps and projections on whole vectors."""
+"""Reference implementation of the robust transductive SVM: sums term by term, projections of whole vectors."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ def ramp(t, s=-0.2):
 
 
 def objective(X, y, w, b, C, C_unlabelled, loss):
-    """Eq. 4 (ramp) or Eq. 2 (hinge); y is −1, +1, or 0 without a label."""
+    """Return Eq. 4 (ramp) or Eq. 2 (hinge); y is −1, +1, or 0 for unlabelled rows."""
     total = w @ w / 2
     for x, label in zip(X, y, strict=True):
         score = w @ x + b
@@ -21,7 +21,7 @@ def objective(X, y, w, b, C, C_unlabelled, loss):
 
 
 def steps(X, terms, order, w, b, balance, t):
-    """Algorithm 2: every plane on the way, after its projection, as (w, b)."""
+    """Algorithm 2: return the hyperplane (w, b) after the projection of every step."""
     rows, signs, weights, betas = terms
     mean, level = balance
     planes = []
