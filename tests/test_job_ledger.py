@@ -214,7 +214,7 @@ def test_later_jobs_of_an_older_version_get_a_new_id_if_theirs_is_taken(old: Pat
 
 
 def crashes(folder: Path, verb: Callable[[], object]) -> Iterator[tuple[str, Files]]:
-    """Run a verb. For each call that changes a file, yield the files after a kill and a power cut; also yield the final files."""
+    """Run a verb; yield the files after a kill or power cut at each call that changes a file, then the final files."""
     left: list[tuple[str, Files]] = []
     disk = Disk(folder, trusts_sqlite=True)
 

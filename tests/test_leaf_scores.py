@@ -80,11 +80,9 @@ def test_f_of_byte_rows_equals_f(kernel, d, m, seed):
     codes = leaf_scores.in_blocks(steps.encode(X))
     f = leaf_scores.f_leaves(codes, np.array([1, 0]), 1, steps.plane(query)).ravel()
     expected = query.distance(X)[[*range(16, 32), *range(16)]]
-    # A table of 8,192 values merges two steps of L1. The error is half a step; for the angular kernel, half a unit of K.
+    # A table of 8,192 values merges two steps of L1: an error of half a step, or half a unit of K (angular kernel).
     off = 0.51 if kernel == "angular" else 2e-3
-    near = (
-        off * (np.abs(query.a).sum() / query.length) + 1e-6 * np.abs(expected).max()
-    )  # f is a sum of large terms, so rounding matters
+    near = off * (np.abs(query.a).sum() / query.length) + 1e-6 * np.abs(expected).max()  # f is a sum of large terms
     np.testing.assert_allclose(f, expected, atol=near, rtol=1e-3)
 
 

@@ -63,9 +63,7 @@ def test_a_cost_means_the_same_at_every_scale_of_a_kernel():
     np.testing.assert_allclose(large.costs_ * 1e4, small.costs_, rtol=1e-4)
     K = small.gram_
     apart = [K[i, i] + K[j, j] - 2 * K[i, j] for i in range(50) for j in range(50) if i != j]
-    np.testing.assert_allclose(
-        small.costs_, small.C / (np.mean(apart) / 2)
-    )  # equally many of each sign, so no balancing
+    np.testing.assert_allclose(small.costs_, small.C / (np.mean(apart) / 2))  # as many positives as negatives
 
 
 def test_a_mark_without_weight_does_not_count():

@@ -213,9 +213,7 @@ def test_the_gradient_equals_finite_differences(seed, q, b, mode, k):
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(0, 6), st.integers(0, 6))
 def test_counts_by_sorting_equal_a_loop_even_for_equal_distances(seed, q, k, b):
     random = np.random.default_rng(seed)
-    near, far = (
-        random.integers(0, 4, (q, width)).astype(float) for width in (k, b)
-    )  # so that many margins are exactly 0
+    near, far = (random.integers(0, 4, (q, width)).astype(float) for width in (k, b))  # many margins are exactly 0
     near[random.random((q, k)) < 0.2] = -np.inf
     for got, expected in zip(count_triplets(near, far), counts(near, far), strict=True):
         np.testing.assert_array_equal(got, expected)

@@ -101,9 +101,7 @@ def test_rows_held_out_at_random_are_used_in_the_final_fit():
     part = Ncmml(dim=4, max_iterations=60, batch=100).fit(X[kept], Y[kept], held=(X[out], Y[out]))
     np.testing.assert_allclose(part.curve_, model.curve_, equal_nan=True, rtol=1e-4)
     assert best == part.curve_[np.argmax(part.curve_[:, 2]), 0]
-    assert (
-        np.abs(part.W_ - model.W_).max() > 1e-3 * np.abs(model.W_).max()
-    )  # the same number of steps, but on more rows
+    assert np.abs(part.W_ - model.W_).max() > 1e-3 * np.abs(model.W_).max()  # the same number of steps, on more rows
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 255.0])

@@ -113,7 +113,7 @@ W = random.normal(size=(192, 5)).astype(np.float32)
 
 @pytest.fixture(params=["inside", "beside"])
 def layered(request, tmp_path):
-    """A network of several layers whose only output is the last. Its weights are in the same file or in a second one."""
+    """A network of several layers with one output. Its weights are in the same file or in a second one."""
     more = " ".join(f"branch{i} = Neg (fc6)" for i in range(300))
     model = parse_model(f'<ir_version: 8, opset_import: ["": 17]> {LAYERS.format(more)}')
     model.graph.initializer.append(onnx.numpy_helper.from_array(W, "w"))
