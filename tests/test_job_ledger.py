@@ -35,7 +35,7 @@ fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 print("ready", flush=True)
 sys.stdin.read()
 """
-"""What a service of an older version does with the folder `jobs`."""
+"""Script that uses the folder `jobs` like a service of an older version."""
 
 
 def make_job(number: int, ended: float | None = None) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """A folder with a ledger of forty jobs on several pages; every fourth job has not ended."""
+    """A folder whose ledger has forty jobs on several pages. Every fourth job is unfinished."""
     folder = tmp_path / "c"
     folder.mkdir()
     with open_ledger(folder) as ledger:
@@ -77,14 +77,14 @@ def old(tmp_path: Path) -> Path:
 # Rows
 
 
-def test_jobs_are_read_as_they_were_written_and_ids_count_up(tmp_path: Path) -> None:
+def test_jobs_are_read_back_unchanged_and_ids_increase(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         assert [ledger.add({"author": NAME, "ended": None}), ledger.add({"ended": 1.5})] == [1, 2]
         ledger.write(1, {"author": NAME, "ended": 0.1, "result": {"a": [1, None]}})
         ledger.remove([2])
     with open_ledger(tmp_path) as ledger:
         assert ledger.read() == {1: {"author": NAME, "ended": 0.1, "result": {"a": [1, None]}}}
-        assert ledger.add({}) == 3  # also after the last one was removed
+        assert ledger.add({}) == 3  # ids are not reused, even if the last job was removed
         assert ledger.faults == []
     assert verify_jobs(tmp_path) == []
     assert sorted(file.name for file in tmp_path.iterdir()) == ["jobs.lock", "jobs.sqlite"]
@@ -99,7 +99,7 @@ def test_the_golden_ledger_of_format_1_can_be_read(tmp_path: Path) -> None:
         assert ledger.add(made) == 4
 
 
-def test_one_service_at_a_time_uses_the_ledger(tmp_path: Path) -> None:
+def test_only_one_service_at_a_time_can_use_the_ledger(tmp_path: Path) -> None:
     with (
         open_ledger(tmp_path),
         pytest.raises(LockedError, match=f"^Another service is running the jobs of {tmp_path}. Use that one, "),
@@ -118,7 +118,7 @@ def test_an_added_job_survives_a_kill(tmp_path: Path) -> None:
     assert read(tmp_path) == {1: {"n": 2}}
 
 
-def test_a_folder_that_cannot_be_written_is_a_read_only_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_folder_raises_a_read_only_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -200,8 +200,8 @@ def test_jobs_are_not_migrated_while_a_service_of_an_older_version_runs(old: Pat
     assert list(read(old)) == [3, 7, 8, 12]
 
 
-def test_jobs_that_an_older_version_stored_later_get_another_id_if_theirs_is_taken(old: Path) -> None:
-    """No job is lost or doubled, although that version counts from 1 again."""
+def test_later_jobs_of_an_older_version_get_a_new_id_if_theirs_is_taken(old: Path) -> None:
+    """No job is lost or duplicated, although the older version starts again at id 1."""
     before = read(old)
     (old / "jobs").mkdir()
     for number in (3, 4):
@@ -214,7 +214,7 @@ def test_jobs_that_an_older_version_stored_later_get_another_id_if_theirs_is_tak
 
 
 def crashes(folder: Path, verb: Callable[[], object]) -> Iterator[tuple[str, Files]]:
-    """Run a verb; yield the files after a kill and a power cut at each call that changes a file, and at the end."""
+    """Run a verb; yield the files after a kill or power cut at each call that changes a file, then the final files."""
     left: list[tuple[str, Files]] = []
     disk = Disk(folder, trusts_sqlite=True)
 
@@ -228,7 +228,7 @@ def crashes(folder: Path, verb: Callable[[], object]) -> Iterator[tuple[str, Fil
     yield from left
 
 
-def test_a_migration_that_is_killed_at_any_step_neither_loses_nor_doubles_a_job(old: Path) -> None:
+def test_a_migration_killed_at_any_step_does_not_lose_or_duplicate_jobs(old: Path) -> None:
     jobs = {int(file.stem): json.loads(file.read_text()) for file in (old / "jobs").glob("*.json")}
     expected = {number: {name: job[name] for name in job if name != "id"} for number, job in jobs.items()}
     steps = 0
@@ -247,7 +247,7 @@ def test_a_migration_on_a_full_disk_loses_nothing(mount_disk: Callable[[str], Pa
     (disk / "c").mkdir()
     write_job_files(disk / "c")
     filler = fill(disk)
-    for size in (0, 8_192, 16_384, 65_536):  # room for some of what it needs
+    for size in (0, 8_192, 16_384, 65_536):  # less than the migration needs
         with filler.open("r+b") as stream:
             stream.truncate(filler.stat().st_size - size)
         with suppress(FullError):
@@ -279,7 +279,7 @@ def test_a_full_disk_rejects_jobs_until_there_is_space(mount_disk: Callable[[str
     assert list(read(disk)) == [*range(1, last + 2)]
 
 
-def test_a_disk_without_space_for_a_ledger_is_a_full_error(mount_disk: Callable[[str], Path]) -> None:
+def test_a_disk_without_space_for_a_ledger_raises_a_disk_full_error(mount_disk: Callable[[str], Path]) -> None:
     disk = mount_disk("1m")
     filler = fill(disk)
     with pytest.raises(FullError, match=r"No space left for .*jobs"):
@@ -288,7 +288,7 @@ def test_a_disk_without_space_for_a_ledger_is_a_full_error(mount_disk: Callable[
     assert read(disk) == {}
 
 
-def test_a_disk_that_is_read_only_is_a_read_only_error(mount_disk: Callable[[str], Path]) -> None:
+def test_a_read_only_disk_raises_a_read_only_error(mount_disk: Callable[[str], Path]) -> None:
     disk = mount_disk("1m")
     with open_ledger(disk) as ledger:
         ledger.add(make_job(1))
@@ -364,7 +364,7 @@ HARMS: dict[str, tuple[Callable[[Path], object], int]] = {
     "a missing trigger": (drop_trigger, 40),
     "a directory": (make_directory, 0),
 }
-"""Damage to the file of a ledger, and the least number of jobs that can be recovered."""
+"""Damage to the ledger file, and the minimum number of recoverable jobs."""
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -406,7 +406,7 @@ def test_a_damaged_file_is_not_replaced_while_a_service_runs(filled: Path) -> No
     assert len(repair_jobs(filled, None)) == 1
 
 
-def test_a_repair_that_is_killed_at_any_step_recovers_the_same(filled: Path) -> None:
+def test_a_repair_killed_at_any_step_recovers_the_same_jobs(filled: Path) -> None:
     zero_page(filled / "jobs.sqlite", 5)
     damaged = read_files(filled)
     repair_jobs(filled, None)
@@ -434,7 +434,7 @@ def test_a_ledger_of_a_newer_version_is_rejected(filled: Path) -> None:
 
 
 def test_an_unreadable_file_of_an_older_version_is_kept(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk error may be temporary: the file is not treated as damaged."""
+    """A disk error can be temporary, so the file is not treated as damaged."""
     real = Path.read_bytes
 
     def fail(self: Path) -> bytes:
@@ -449,7 +449,7 @@ def test_an_unreadable_file_of_an_older_version_is_kept(old: Path, monkeypatch: 
     assert list(read(old)) == [3, 7, 8, 12]
 
 
-def test_only_a_service_that_holds_the_lock_of_an_older_one_removes_its_folder(old: Path) -> None:
+def test_the_old_jobs_folder_is_removed_only_under_its_lock(old: Path) -> None:
     handle = os.open(old / "jobs" / "lock", os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     with closing(Jobs(old)) as service:

@@ -1,4 +1,4 @@
-"""Jobs without HTTP: stored jobs that survive kills, killed processes, and folders that may be added."""
+"""Jobs without HTTP: stored jobs survive kills, killed processes are restarted, and only allowed folders are added."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ for done in range(4):
     time.sleep(seconds / 4)
 print(json.dumps({{"result": order, "message": "Done."}}), flush=True)
 """
-"""A worker that does nothing, quickly or slowly: starting a real one takes a second or two."""
+"""A fake worker that only sleeps. Starting a real one takes a second or two."""
 
 HELD = """
 import os, sys, time
@@ -57,7 +57,7 @@ def hold(out, message):
 worker._send = hold
 worker.main()
 """
-"""The real worker, which the first time blocks in the middle of a stage until it is killed."""
+"""The real worker. On its first run, it blocks in the middle of a stage until it is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def many(tmp_path_factory):
 @pytest.fixture
 def own(shelf, tmp_path):
     path = copy_shelf(shelf, tmp_path)
-    for file in path.glob("jobs.*"):  # of a service that another test has started
+    for file in path.glob("jobs.*"):  # created by a service in another test
         file.unlink()
     return path
 
@@ -106,7 +106,7 @@ def is_reading(job):
     return job.stage == "reading"
 
 
-def test_a_worker_that_is_killed_in_an_add_or_a_fit_starts_again(jobs, own, many, tmp_path, monkeypatch):
+def test_a_worker_killed_during_an_add_or_a_fit_is_restarted(jobs, own, many, tmp_path, monkeypatch):
     asked = [("add", {"folder": str(many)}, "reading"), ("fit", {"spec": "small = color() | pca(dim=8)"}, "encoding")]
     for kind, arguments, stage in asked:
         flag = tmp_path / kind
@@ -128,7 +128,7 @@ def test_a_job_whose_process_always_dies_fails_after_three_attempts(jobs, monkey
     assert (job.state, job.attempts, job.error["kind"]) == ("failed", 3, "Killed")
 
 
-def test_an_unexpected_exception_ends_a_job_at_once_and_is_logged(jobs, monkeypatch, caplog):
+def test_an_unexpected_exception_ends_a_job_immediately_and_is_logged(jobs, monkeypatch, caplog):
     faulty = "import lookalike.server.job_worker as w; w.KINDS['refresh'] = lambda *_: 1 / 0; w.main()"
     monkeypatch.setattr(module, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {faulty}")
     job = wait(jobs, jobs.submit("refresh", {}, "anna").id)
@@ -155,12 +155,12 @@ def test_changes_are_numbered_and_the_last_one_is_never_missed(jobs, quick):
     assert jobs.changed(job.change) == []
 
 
-def test_unfinished_jobs_resume_when_the_service_starts_again(own, many, slow, monkeypatch):
+def test_unfinished_jobs_resume_when_the_service_restarts(own, many, slow, monkeypatch):
     first = Jobs(own, [many])
     first.start()
     adding, waiting = first.submit("add", {"folder": str(many)}, "anna"), first.submit("refresh", {}, "ben")
     wait(first, adding.id, is_reading)
-    first.close()  # as after a kill, the stored states are running and queued
+    first.close()  # leaves the stored states running and queued, as a kill does
     with closing(JobLedger(own, bool)) as ledger:
         assert [fields["state"] for fields in ledger.read().values()] == ["running", "queued"]
     monkeypatch.setattr(module, "_START", FAKE.format(seconds=0.02))
@@ -177,7 +177,7 @@ def test_unfinished_jobs_resume_when_the_service_starts_again(own, many, slow, m
         second.close()
 
 
-def test_a_cancelled_job_ends_at_once(jobs, slow, monkeypatch):
+def test_a_cancelled_job_ends_immediately(jobs, slow, monkeypatch):
     running, queued = jobs.submit("fit", {"spec": None}, "anna"), jobs.submit("refresh", {}, "anna")
     wait(jobs, running.id, is_reading)
     assert jobs.counts() == {"queued": 1, "running": 1}
@@ -193,11 +193,11 @@ def test_a_cancelled_job_ends_at_once(jobs, slow, monkeypatch):
 def test_the_same_job_is_not_queued_twice(jobs, slow, monkeypatch):
     first = jobs.submit("refresh", {}, "anna")
     wait(jobs, first.id, lambda job: job.state == "running")
-    second = jobs.submit("refresh", {}, "ben")  # the first may have listed the files already
+    second = jobs.submit("refresh", {}, "ben")  # a new job, because the first may already have listed the files
     assert second.id == first.id + 1
     assert jobs.submit("refresh", {}, "carl").id == second.id
     drawn = jobs.ensure("map", {"space": None}, "anna")
-    wait(jobs, drawn.id, is_reading)  # at the same time as the first: another queue
+    wait(jobs, drawn.id, is_reading)  # runs in another queue, at the same time as the first job
     assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id
     jobs.cancel(drawn.id)
     assert jobs.ensure("map", {"space": None}, "ben").id == drawn.id  # it has just ended
@@ -243,7 +243,7 @@ def test_a_job_with_invalid_arguments_fails_with_a_message(jobs):
 
 def test_jobs_of_a_later_version_are_skipped_and_kept(own, slow):
     made = Job(0, "refresh", {}, "anna", 1.0, "done", ended=2.0).fields()
-    odd = [{"kind": "evil"}, {"arguments": ["a"]}, {"colour": "red"}]  # a later version may store these
+    odd = [{"kind": "evil"}, {"arguments": ["a"]}, {"colour": "red"}]  # possible fields of a later version
     with closing(JobLedger(own, bool)) as ledger:
         for fields in ({}, *odd, {}):
             ledger.add(made | fields)
@@ -270,7 +270,7 @@ def test_only_the_last_ended_jobs_are_kept(own, slow, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["jobs.sqlite", "jobs.lock"])
-def test_if_jobs_cannot_be_stored_submit_raises_the_reason(own, name):
+def test_submit_raises_an_error_if_jobs_cannot_be_stored(own, name):
     (own / name).mkdir()
     jobs = Jobs(own)
     jobs.start()
@@ -281,7 +281,7 @@ def test_if_jobs_cannot_be_stored_submit_raises_the_reason(own, name):
     jobs.close()
 
 
-def test_a_second_service_has_no_jobs_and_names_the_reason(jobs, own, caplog):
+def test_a_second_service_has_no_jobs_and_reports_why(jobs, own, caplog):
     with closing(Jobs(own)) as second:
         second.start()
         with pytest.raises(LockedError, match=f"Another service is running the jobs of {own}. Use that one, "):
@@ -290,8 +290,8 @@ def test_a_second_service_has_no_jobs_and_names_the_reason(jobs, own, caplog):
     assert "Jobs are disabled: Another service" in caplog.text
 
 
-def test_links_are_only_followed_into_the_roots_and_the_sources(own, tmp_path):
-    """An add and a refresh skip links that lead elsewhere, and report them; known pictures are kept."""
+def test_links_are_only_followed_into_allowed_folders_and_sources(own, tmp_path):
+    """Add and refresh skip and report links that lead elsewhere. Known pictures stay in the collection."""
     root, other = tmp_path / "root", tmp_path / "other"
     for red, folder in enumerate((root / "a", root / "b", other)):
         folder.mkdir(parents=True)
@@ -301,17 +301,17 @@ def test_links_are_only_followed_into_the_roots_and_the_sources(own, tmp_path):
     (root / "a" / "secret.png").symlink_to(other / "x.png")
     with Collection(own, within=[root]) as collection:
         result, _ = KINDS["add"](collection, {"folder": str(root / "a"), "roots": [str(root)]}, silent)
-        assert result["added"] == 2  # the picture in b is found through the loop
+        assert result["added"] == 2  # the second picture, in b, is found through the link loop
         assert result["skipped"] == dict.fromkeys([f"{root}/a/out", f"{root}/a/secret.png"], OUTSIDE)
         assert KINDS["refresh"](collection, {}, silent)[0]["skipped"] == result["skipped"]
         for folder in (other, root / ".." / "other", root / "a" / "out"):
             with pytest.raises(InputError, match="inside an allowed folder"):
                 KINDS["add"](collection, {"folder": str(folder), "roots": [str(root)]}, silent)
-    with Collection(own) as collection:  # as on the command line: links are followed
-        assert collection.refresh().added == 1  # out/x.png; secret.png is the same picture
+    with Collection(own) as collection:  # as on the command line, which follows links
+        assert collection.refresh().added == 1  # out/x.png; secret.png is a copy of it
         assert len(collection) == 60 + 3
     shutil.rmtree(root / "a")
-    (root / "a").symlink_to(other)  # a source that was replaced by a link
+    (root / "a").symlink_to(other)  # the source is now a link
     with Collection(own, within=[root]) as collection:
         assert KINDS["refresh"](collection, {}, silent)[0]["skipped"] == {f"{root}/a": OUTSIDE}
     with Collection(own, within=[root, other]) as collection:
@@ -356,7 +356,7 @@ def test_either_all_files_of_a_request_are_saved_or_none(tmp_path, monkeypatch):
     monkeypatch.setattr(uploads, "atomic_write", full)
     with pytest.raises(FullError):
         save_files(tmp_path, good)
-    assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # from the earlier request
+    assert [path.name[17:] for path in (tmp_path / "uploads").iterdir()] == ["0.jpg"]  # saved by the earlier request
 
 
 def test_an_unfinished_file_of_a_killed_process_is_removed(tmp_path):
@@ -364,7 +364,7 @@ def test_an_unfinished_file_of_a_killed_process_is_removed(tmp_path):
     (saved,) = save_files(tmp_path, [("x.jpg", data)])
     with pytest.raises(FullError), uploads.atomic_write(saved.path) as part:
         raise FullError("No space left.")
-    saved.path.rename(part)  # as if the process had been killed before the end
+    saved.path.rename(part)  # as if the process had been killed while writing
     assert save_files(tmp_path, [("x.jpg", data)])[0].path == saved.path
     assert saved.path.read_bytes() == data
     assert not part.exists()
@@ -382,8 +382,8 @@ def test_a_removed_upload_is_not_added_again_by_the_next_job(own, pictures):
         save_files(own, [("b.jpg", second)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
         assert not collection.has([saved.item])
-        assert (own / "uploads" / ".removed" / saved.path.name).read_bytes() == first  # nothing is deleted
-        save_files(own, [("a.jpg", first)])  # a file that is sent again is added
+        assert (own / "uploads" / ".removed" / saved.path.name).read_bytes() == first  # the file is moved, not deleted
+        save_files(own, [("a.jpg", first)])  # a file that is uploaded again is added
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
 
 
@@ -396,16 +396,16 @@ def test_a_job_has_a_lower_priority_than_searches(tmp_path):
     order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "within": None, "kind": "map", "arguments": {}})
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stdin.write(order + "\n")
-    process.stdin.flush()  # not closed: the process ends when its input closes
+    process.stdin.flush()  # flush, but do not close: the process ends when its input is closed
     answer = json.loads(process.stdout.readline())
     process.communicate()
     assert answer["result"]["nice"] == min(19, os.nice(0) + job_worker.NICE)
 
 
-def test_the_service_has_one_thread_per_product_and_its_jobs_have_half_of_the_cores(monkeypatch):
+def test_matrix_products_use_one_thread_in_the_service_and_half_of_the_cores_in_jobs(monkeypatch):
     for name in settings.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # chosen by the user
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # set by the user
     settings.limit_blas_threads()
     assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["OMP_NUM_THREADS"]) == ("1", "3")
     for cores, threads in ((1, "1"), (2, "1"), (8, "4")):
@@ -444,11 +444,11 @@ def test_an_event_stream_reads_jobs_only_after_a_change(monkeypatch):
         ]
 
     lines = asyncio.run(listen())
-    assert len(lines) == 2  # the time to wait before reconnecting, and the job
+    assert len(lines) == 2  # the reconnection delay and the job
     assert turns == [1] * 50
 
 
 def test_the_process_of_a_job_does_not_load_the_service():
-    """Every job waits until its process has imported its modules."""
+    """Every import delays the start of every job."""
     code = "import sys, lookalike.server.job_worker; print({'fastapi', 'sklearn', 'uvicorn'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout == "set()\n"

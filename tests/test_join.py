@@ -31,7 +31,7 @@ def known(monkeypatch):
     registry.component.cache_clear()
 
 
-def test_a_row_is_the_rows_of_the_parts_one_after_the_other():
+def test_a_joined_vector_concatenates_the_vectors_of_its_parts():
     pictures = [draw(0), draw(1, 40, 90), draw(2, 300, 200)]
     X = Join(["color()", "wide()"]).extract(pictures)
     row = Color().extract(pictures)
@@ -39,50 +39,50 @@ def test_a_row_is_the_rows_of_the_parts_one_after_the_other():
     assert X.dtype == np.float32
 
 
-def test_the_dimension_is_the_sum_and_the_side_the_longest():
+def test_the_dimension_is_the_sum_and_the_side_is_the_maximum():
     joined = Join(parts=["color", "wide()"])
     assert (joined.dim, joined.side) == (1536, 300)
 
 
-def test_no_pictures_give_no_rows():
+def test_no_pictures_give_an_empty_array():
     assert Join(["color()", "wide()"]).extract([]).shape == (0, 1536)
 
 
-def test_a_join_may_be_part_of_a_join():
+def test_a_join_can_be_part_of_a_join():
     inner = registry.Spec("join", {"parts": ["color()", "color()"]})
     row = Join([str(inner), "color()"]).extract([draw(0)])
     np.testing.assert_array_equal(row, Join(["color()"] * 3).extract([draw(0)]))
 
 
-def test_a_copy_sent_to_another_process_gives_the_same_row():
+def test_a_pickled_copy_computes_the_same_vector():
     joined = Join(["color()", "color()"])
     copied = pickle.loads(pickle.dumps(joined))
     assert copied.extract([draw(0)]).tobytes() == joined.extract([draw(0)]).tobytes()
 
 
-def test_the_spec_of_a_join_builds_its_twin():
+def test_the_spec_of_a_join_creates_an_equal_join():
     spec = registry.spec_of(Join(("color()", "wide()")))
     assert spec == "join(parts=['color()', 'wide()'])"
     assert registry.create("feature", spec).parts == ["color()", "wide()"]
 
 
 @pytest.mark.parametrize("parts", [[], (), "color()", ["color()", 3], None, {}, 7, {"color()": 1}])
-def test_what_is_not_a_list_of_specs_is_refused(parts):
+def test_parts_must_be_a_list_of_specs(parts):
     with pytest.raises(InputError, match="parts must be a list of at least one feature spec"):
         Join(parts)
 
 
-def test_a_part_that_must_be_fitted_is_refused():
+def test_a_part_that_must_be_fitted_is_rejected():
     with pytest.raises(InputError, match=r"parts cannot contain features that must be fitted.* Got 'learned\(\)'"):
         Join(["color()", "learned()"])
 
 
-def test_a_part_nobody_knows_is_named_with_the_nearest():
+def test_an_unknown_part_is_reported_with_the_nearest_name():
     with pytest.raises(UnknownNameError, match="Did you mean 'color'"):
         Join(["colour()"])
     with pytest.raises(SpecError, match="Cannot read the spec"):
         Join(["color("])
 
 
-def test_a_network_is_not_loaded_before_it_is_needed(tmp_path):
+def test_a_network_is_loaded_only_when_it_is_needed(tmp_path):
     Join([f"onnx(path={str(tmp_path / 'absent.onnx')!r})"])

@@ -33,7 +33,7 @@ def judgements(file: Path) -> Iterator[Judgements]:
     judgements.close()
 
 
-def test_labels_come_back_by_item_and_by_label(judgements: Judgements) -> None:
+def test_labels_are_listed_by_item_and_by_label(judgements: Judgements) -> None:
     rows = [(7, "cat"), (7, "animal"), (2**63 - 1, "cat")]
     assert judgements.add_labels(rows, author="anna", source="csv") == 3
     assert judgements.labels([7, 8]) == {7: ["animal", "cat"], 8: []}
@@ -100,7 +100,7 @@ def test_labels_survive_the_loss_of_the_catalogue(tmp_path: Path) -> None:
     store.close()
 
 
-def test_each_item_is_paired_with_each_other(judgements: Judgements) -> None:
+def test_every_item_is_paired_with_every_other_item(judgements: Judgements) -> None:
     assert judgements.not_duplicates.add([9, 2, 5, 2], author="anna") == 3
     assert judgements.not_duplicates.pairs() == {(2, 5), (2, 9), (5, 9)}
     assert judgements.not_duplicates.add([5, 9], author="ben") == 0
@@ -123,7 +123,7 @@ def test_items_that_cannot_be_paired_are_rejected(judgements: Judgements, items)
 
 @settings(max_examples=10)
 @given(groups=st.lists(st.sets(st.integers(0, 12), min_size=2, max_size=6), max_size=6))
-def test_the_pairs_are_those_of_all_calls(tmp_path_factory: pytest.TempPathFactory, groups: list[set[int]]) -> None:
+def test_pairs_of_all_calls_are_stored(tmp_path_factory: pytest.TempPathFactory, groups: list[set[int]]) -> None:
     store = Store(tmp_path_factory.mktemp("pairs") / "c", create=True)
     expected: set[tuple[int, int]] = set()
     for group in groups:

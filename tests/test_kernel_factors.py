@@ -17,7 +17,7 @@ def matrix(name, gamma, rows=X):
     return KERNELS[name].pairs(rows, rows, gamma)
 
 
-def left(name, gamma, how, rank, rows=X):
+def residual(name, gamma, how, rank, rows=X):
     B = how(rows, KERNELS[name], gamma, rank).B
     return np.linalg.norm(matrix(name, gamma, rows) - B @ B.T)
 
@@ -25,26 +25,26 @@ def left(name, gamma, how, rank, rows=X):
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize("how", FACTORS.values())
 def test_factors_of_full_rank_give_the_kernel_matrix(how, name):
-    assert left(name, 0.2, how, 300) <= 1e-8 * np.linalg.norm(matrix(name, 0.2))
+    assert residual(name, 0.2, how, 300) <= 1e-8 * np.linalg.norm(matrix(name, 0.2))
 
 
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize("how", FACTORS.values())
-def test_v_of_the_pool_itself_is_its_factor(how, name):
+def test_projecting_the_pool_gives_its_factor(how, name):
     B, landmarks, projection = how(X, KERNELS[name], 0.2, 5)
     np.testing.assert_allclose(KERNELS[name].pairs(X, landmarks, 0.2) @ projection, B, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poly"])
 @pytest.mark.parametrize("rank", [1, 3, 5])
-def test_kernel_pca_is_the_best_of_its_rank_and_leaves_less_than_incomplete_cholesky(name, rank):
+def test_kernel_pca_is_the_best_approximation_of_its_rank_and_beats_incomplete_cholesky(name, rank):
     values = np.linalg.eigvalsh(matrix(name, 0.2))[:-rank]
-    best = left(name, 0.2, kpca, rank)  # by a Krylov subspace: 18 (rank + 8) ≤ 300
+    best = residual(name, 0.2, kpca, rank)  # uses a Krylov subspace, because 18 (rank + 8) ≤ 300
     np.testing.assert_allclose(best, np.sqrt(np.sum(values**2)), rtol=1e-6)
-    assert best <= left(name, 0.2, icd, rank)
+    assert best <= residual(name, 0.2, icd, rank)
 
 
-def test_kernel_pca_is_the_same_exactly_by_a_subspace_and_in_chunks(monkeypatch):
+def test_kernel_pca_gives_the_same_factor_exactly_by_a_subspace_and_in_chunks(monkeypatch):
     subspace = kpca(X, KERNELS["gaussian"], 0.2, 4)
     monkeypatch.setattr(kernel_slem, "KPCA_BYTES", 0)
     chunks = kpca(X, KERNELS["gaussian"], 0.2, 4)
@@ -54,23 +54,23 @@ def test_kernel_pca_is_the_same_exactly_by_a_subspace_and_in_chunks(monkeypatch)
     np.testing.assert_allclose(np.abs(np.sum(subspace.B * exact.B, axis=0)), np.sum(exact.B**2, axis=0), rtol=1e-6)
 
 
-def test_more_residual_is_explained_with_every_pivot():
-    lefts = [left("gaussian", 0.2, icd, rank) for rank in (1, 2, 4, 8, 16, 32)]
-    assert all(more > less for more, less in pairwise(lefts))
+def test_every_pivot_reduces_the_residual():
+    residuals = [residual("gaussian", 0.2, icd, rank) for rank in (1, 2, 4, 8, 16, 32)]
+    assert all(more > less for more, less in pairwise(residuals))
 
 
-def test_incomplete_cholesky_takes_the_row_that_is_explained_least():
+def test_incomplete_cholesky_chooses_the_row_with_the_largest_residual():
     rows = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
     np.testing.assert_array_equal(icd(rows, KERNELS["linear"], 1.0, 2).landmarks, rows[[1, 2]])
 
 
 @pytest.mark.parametrize("how", FACTORS.values())
-def test_rank_is_what_the_rows_span_at_most(how):
+def test_the_rank_is_at_most_the_dimension_that_the_rows_span(how):
     assert how(X, KERNELS["linear"], 1.0, 32).B.shape == (300, 6)  # six dimensions
     assert how(X[:4], KERNELS["gaussian"], 1.0, 32).B.shape == (4, 4)  # four rows
-    assert how(np.repeat(X[:3], 50, axis=0), KERNELS["gaussian"], 1.0, 32).B.shape == (150, 3)  # three different ones
+    assert how(np.repeat(X[:3], 50, axis=0), KERNELS["gaussian"], 1.0, 32).B.shape == (150, 3)  # three distinct rows
     many = np.tile(X, (3, 1))
-    assert how(many, KERNELS["linear"], 1.0, 40).B.shape == (900, 6)  # kernel PCA by a subspace of noise
+    assert how(many, KERNELS["linear"], 1.0, 40).B.shape == (900, 6)  # kernel PCA uses a random subspace
 
 
 @pytest.mark.parametrize("how", FACTORS.values())
@@ -79,7 +79,7 @@ def test_rows_that_are_all_zero_have_no_linear_factor(how):
         how(np.zeros((5, 3)), KERNELS["linear"], 1.0, 2)
 
 
-def test_complete_cholesky_is_that_of_the_centred_matrix_with_a_ridge():
+def test_complete_cholesky_factors_the_centred_matrix_with_a_ridge():
     lower, means = ccd(X, KERNELS["poly"], 0.2, 0.7)
     K = matrix("poly", 0.2)
     H = np.eye(300) - 1 / 300
@@ -88,7 +88,7 @@ def test_complete_cholesky_is_that_of_the_centred_matrix_with_a_ridge():
     np.testing.assert_allclose(means, K.mean(axis=0))
 
 
-def test_a_ridge_too_small_for_a_singular_matrix_is_said():
+def test_a_ridge_too_small_for_a_singular_matrix_raises_an_error():
     with pytest.raises(InputError, match=r"positive definite"):
         ccd(X, KERNELS["linear"], 1.0, 1e-300)
 

@@ -22,7 +22,7 @@ RANKS = [("icd", 10), ("kpca", 10), ("icd", None)]
 
 
 def exact(slem, rows):
-    """Cosines of the classifiers, (m, m), from what the estimator solves for, in float64."""
+    """Cosines of the classifiers (m, m) in float64, computed from the solution of the estimator."""
     made = slem._solve(rows)
     s = KERNELS[slem.kernel].pairs(rows, rows, slem.gamma) - made.p[:, None] - made.p - made.z @ made.z.T
     return s / np.sqrt(np.outer(made.s, made.s))
@@ -31,12 +31,12 @@ def exact(slem, rows):
 @parametrize_with_checks(
     [KernelSlem(rank=4), KernelSlem("poly", 0.5, 0.1, "kpca", 3), KernelSlem("linear", rank=None, lam=0.1)]
 )
-def test_they_are_estimators_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("name", TANGENTS)
-def test_the_reference_is_at_the_minimum_of_equation_1(name):
+def test_the_reference_minimises_equation_1(name):
     k = getattr(kernels, name)(GAMMA)
     alpha, nu = slow.dense(X[0], N, k, LAM)
     least = slow.loss(alpha, nu, X[0], N, k, LAM)
@@ -47,14 +47,14 @@ def test_the_reference_is_at_the_minimum_of_equation_1(name):
 
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize("lam", [1.0, 1e-2, 1e-4])
-def test_full_rank_is_the_dense_ridge_solution_of_equation_1(name, lam):
+def test_full_rank_gives_the_dense_ridge_solution_of_equation_1(name, lam):
     expected = slow.similarity(X, N, getattr(kernels, name)(GAMMA), lam)
     np.testing.assert_allclose(exact(KernelSlem(name, GAMMA, lam, rank=None).fit(N), X), expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize("factor", FACTORS)
-def test_a_factor_of_rank_n_is_the_same_as_the_complete_cholesky(name, factor):
+def test_a_factor_of_rank_n_equals_the_complete_cholesky_factor(name, factor):
     full, low = (KernelSlem(name, GAMMA, LAM, factor, rank).fit(N) for rank in (None, len(N)))
     np.testing.assert_allclose(exact(low, X), exact(full, X), atol=1e-8)
 
@@ -62,7 +62,7 @@ def test_a_factor_of_rank_n_is_the_same_as_the_complete_cholesky(name, factor):
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("rank", [1, 4])
-def test_low_rank_is_the_formulas_of_the_paper_with_half_the_numbers(name, factor, rank):
+def test_low_rank_scores_equal_the_formulas_of_the_paper_with_half_the_dimensions(name, factor, rank):
     slem = KernelSlem(name, GAMMA, LAM, factor, rank).fit(N)
     B, landmarks, _ = FACTORS[factor](N, KERNELS[name], GAMMA, rank)
     pivots = [int(np.argmin(np.sum((N - row) ** 2, axis=1))) for row in landmarks]
@@ -83,11 +83,11 @@ def test_pushes_are_the_coefficients_of_the_dense_solution(name):
 
 
 @pytest.mark.parametrize(("factor", "rank"), RANKS)
-def test_scores_are_inner_products_of_the_expansions_that_pushes_give(factor, rank):
+def test_scores_are_inner_products_of_the_expansions_given_by_pushes(factor, rank):
     slem = KernelSlem("gaussian", GAMMA, LAM, factor, rank).fit(N)
     alphas = np.hstack([np.ones((6, 1)), -slem.pushes(X, N).astype(np.float64) / len(N)])
     k = kernels.gaussian(GAMMA)
-    if rank is not None:  # the negatives themselves are seen through the factor: their kernels, too, are BBᵀ
+    if rank is not None:  # the factor also approximates the kernels of the negatives: BBᵀ
         made = slem._solve(N)
         mine = slem._solve(X)
         b, v = made.y + slem.offset_, mine.y + slem.offset_
@@ -116,7 +116,7 @@ def test_the_linear_kernel_ranks_like_linear_slem():
 
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize(("factor", "rank"), RANKS)
-def test_stored_float32_rows_give_the_scores_of_float64(name, factor, rank):
+def test_float32_vectors_give_the_same_scores_as_float64(name, factor, rank):
     slem = KernelSlem(name, GAMMA, LAM, factor, rank).fit(N)
     rows = slem.transform(X)
     assert rows.dtype == np.float32
@@ -124,7 +124,7 @@ def test_stored_float32_rows_give_the_scores_of_float64(name, factor, rank):
     np.testing.assert_allclose(np.diag(slem.query(X).score(rows)), 0, atol=1e-4)
 
 
-def test_scores_are_the_same_block_by_block(monkeypatch):
+def test_scores_do_not_depend_on_the_block_size(monkeypatch):
     slem = KernelSlem(gamma=GAMMA, rank=8).fit(N)
     rows = slem.transform(N)
     whole = slem.query(X).score(rows)
@@ -134,7 +134,7 @@ def test_scores_are_the_same_block_by_block(monkeypatch):
     assert slem.query(X).score(rows[:0]).shape == (6, 0)
 
 
-def test_the_flat_index_answers_it():
+def test_the_flat_index_answers_slem_queries():
     slem = KernelSlem(gamma=GAMMA, rank=8).fit(N)
     index = Flat()
     index.add(np.arange(40), slem.transform(N))
@@ -144,15 +144,15 @@ def test_the_flat_index_answers_it():
         index.search(KernelSlem(gamma=GAMMA, rank=4).fit(N).query(N), 1)
 
 
-def test_rows_kernel_and_gamma_are_all_a_query_needs():
+def test_a_query_needs_only_rows_kernel_and_gamma():
     slem = KernelSlem(gamma=GAMMA, rank=8).fit(N)
     rows = slem.transform(N)
     again = SlemQuery(rows[:3], kernel="gaussian", gamma=GAMMA, d=6)
     assert again.score(rows).tobytes() == slem.query(N[:3]).score(rows).tobytes()
 
 
-def pool(n, d=24, seed=0):
-    """Points in clusters, of unit length, and how many there are of each: things seen from several sides."""
+def clustered(n, d=24, seed=0):
+    """Unit vectors in clusters of four, like pictures of one object from several sides."""
     maker = np.random.default_rng(seed)
     things = maker.normal(size=(n // 4, d)) * np.linspace(2, 0.3, d)
     rows = np.repeat(things, 4, axis=0) + 0.3 * maker.normal(size=(n, d))
@@ -161,9 +161,9 @@ def pool(n, d=24, seed=0):
 
 @pytest.mark.parametrize("name", ["gaussian", "poly"])
 @pytest.mark.parametrize(("factor", "rank"), [("icd", 16), ("kpca", 16), ("icd", None)])
-def test_a_shortlist_of_an_ordinary_index_holds_the_best(name, factor, rank):
-    slem = KernelSlem(name, 1.0, 1e-2, factor, rank).fit(pool(400, seed=1))
-    X = pool(1000)
+def test_the_shortlist_of_an_ordinary_index_contains_the_best_results(name, factor, rank):
+    slem = KernelSlem(name, 1.0, 1e-2, factor, rank).fit(clustered(400, seed=1))
+    X = clustered(1000)
     rows, query = slem.transform(X), slem.query(X[:100])
     best = np.argsort(query.score(rows), axis=1)[:, :10]
     vectors, points = slem.shortlist(rows), query.shortlist()
@@ -182,7 +182,7 @@ def test_the_shortlist_is_exact_for_the_linear_kernel():
     np.testing.assert_allclose(1 - products, query.score(rows), atol=1e-4)
 
 
-def test_rows_added_to_a_shortlist_later_get_the_length_of_the_first():
+def test_vectors_added_to_a_shortlist_later_get_the_length_of_the_first_ones():
     slem = KernelSlem(gamma=GAMMA, rank=6).fit(N)
     first = slem.shortlist(slem.transform(N))
     length = np.linalg.norm(first, axis=1).max()
@@ -191,7 +191,7 @@ def test_rows_added_to_a_shortlist_later_get_the_length_of_the_first():
 
 
 @pytest.mark.parametrize(("factor", "rank"), RANKS)
-def test_torch_tensors_give_torch_tensors_with_the_same_numbers(factor, rank):
+def test_torch_input_gives_torch_output_with_the_same_values(factor, rank):
     torch = pytest.importorskip("torch")
     slem = KernelSlem("gaussian", GAMMA, LAM, factor, rank)
     expected = slem.fit(N).query(X).score(slem.transform(X))
@@ -206,7 +206,7 @@ def test_torch_tensors_give_torch_tensors_with_the_same_numbers(factor, rank):
         np.testing.assert_allclose(other.pushes(rows, torch.from_numpy(N)).numpy(), pushes, atol=1e-3)
 
 
-def test_rows_in_many_chunks_give_the_same(monkeypatch):
+def test_the_number_of_chunks_does_not_change_the_results(monkeypatch):
     slem = KernelSlem(gamma=GAMMA, rank=8).fit(N)
     rows = slem.transform(X)
     monkeypatch.setattr(lookalike_arrays.chunks, "__defaults__", (500,))
@@ -217,7 +217,7 @@ def test_rows_in_many_chunks_give_the_same(monkeypatch):
 
 @pytest.mark.parametrize("name", TANGENTS)
 @pytest.mark.parametrize(("factor", "rank"), RANKS)
-def test_strange_pools_give_finite_scores(name, factor, rank):
+def test_degenerate_pools_give_finite_scores(name, factor, rank):
     constant = np.hstack([N, np.full((40, 1), 3.0), np.zeros((40, 1))])
     for rows in (np.repeat(N[:3], 20, axis=0), constant, np.ones((30, 4)), N[:3], np.vstack([N, 0 * N])):
         slem = KernelSlem(name, GAMMA, LAM, factor, rank).fit(rows)
@@ -226,14 +226,14 @@ def test_strange_pools_give_finite_scores(name, factor, rank):
             assert np.isfinite(values).all()
 
 
-def test_a_row_that_is_the_whole_pool_is_like_nothing():
+def test_a_row_equal_to_the_whole_pool_is_similar_to_nothing():
     slem = KernelSlem(rank=None).fit(np.ones((30, 4)))
     rows = slem.transform(np.array([[1.0, 1, 1, 1], [1, 0, 0, 0]]))
     np.testing.assert_allclose(slem.query(np.ones((1, 4))).score(rows), 1)
     np.testing.assert_allclose(slem.query([[1.0, 0, 0, 0]]).score(rows), [[1, 0]], atol=1e-5)
 
 
-def test_duplicate_negatives_weigh_twice():
+def test_duplicating_all_negatives_changes_nothing():
     once, twice = (KernelSlem(gamma=GAMMA, lam=LAM, rank=None).fit(rows) for rows in (N, np.vstack([N, N])))
     np.testing.assert_allclose(exact(twice, X), exact(once, X), atol=1e-8)
 
@@ -252,7 +252,7 @@ def test_lam_must_be_above_zero(lam):
         ({"gamma": 0}, r"gamma must be a number above 0. Got 0."),
     ],
 )
-def test_options_that_cannot_be_right_are_refused(options, error):
+def test_invalid_options_are_rejected(options, error):
     with pytest.raises(InputError, match=error):
         KernelSlem(**options).fit(N)
     with pytest.raises(UnknownNameError, match=r"Known: gaussian, linear, poly"):
@@ -262,7 +262,7 @@ def test_options_that_cannot_be_right_are_refused(options, error):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e7])
-def test_rows_that_are_not_finite_or_too_large_are_refused(bad):
+def test_rows_that_are_not_finite_or_too_large_are_rejected(bad):
     rows = N.copy()
     rows[7, 2] = bad
     slem = KernelSlem(rank=4)
@@ -271,7 +271,7 @@ def test_rows_that_are_not_finite_or_too_large_are_refused(bad):
             call(rows)
 
 
-def test_it_wants_to_be_fitted_first():
+def test_it_must_be_fitted_before_use():
     slem = KernelSlem()
     for call in (slem.transform, slem.query, lambda Y: slem.pushes(Y, Y)):
         with pytest.raises(NotFittedError):
@@ -279,7 +279,7 @@ def test_it_wants_to_be_fitted_first():
 
 
 @pytest.mark.parametrize("rank", [None, 6])
-def test_what_torch_has_fitted_encodes_numpy_rows_and_is_saved(rank, tmp_path):
+def test_a_model_fitted_by_torch_encodes_numpy_rows_and_can_be_saved(rank, tmp_path):
     torch = pytest.importorskip("torch")
     ours, theirs = (KernelSlem(rank=rank).fit(rows) for rows in (N, torch.from_numpy(N)))
     assert isinstance(theirs.projection_, torch.Tensor)

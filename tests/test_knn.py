@@ -17,12 +17,12 @@ ASKED = random.normal(size=(60, 6))
 
 
 @parametrize_with_checks([KnnClassifier(), KnnClassifier(k="auto")])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
-def slow(rows, labels, ids, asked, k):
-    """Votes one by one: most votes, then the nearest row, then the smallest id."""
+def vote_slowly(rows, labels, ids, asked, k):
+    """Predict row by row: most votes, then the nearest row, then the smallest id."""
     answers = []
     for row in asked:
         near = sorted(range(len(rows)), key=lambda i: (((rows[i] - row) ** 2).sum(), ids[i]))[:k]
@@ -33,17 +33,17 @@ def slow(rows, labels, ids, asked, k):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 30))
-def test_answers_are_those_of_a_plain_count_with_ties_as_stated(seed, k, n):
+def test_predictions_equal_a_plain_vote_including_ties(seed, k, n):
     random = np.random.default_rng(seed)
-    rows, asked = (random.integers(0, 3, (size, 2)).astype(float) for size in (n, 10))  # ties abound
+    rows, asked = (random.integers(0, 3, (size, 2)).astype(float) for size in (n, 10))  # so that there are many ties
     labels, ids = random.integers(0, 4, n), random.permutation(100)[:n]
     knn = KnnClassifier(k=k).fit(rows, labels, ids=ids)
-    assert knn.predict(asked).tolist() == slow(rows, labels.tolist(), ids, asked, k)
+    assert knn.predict(asked).tolist() == vote_slowly(rows, labels.tolist(), ids, asked, k)
     assert knn.predict(asked).tolist() == knn.classes_[knn.predict_proba(asked).argmax(axis=1)].tolist()
 
 
 @pytest.mark.parametrize("index", ["flat", "ann"])
-def test_shares_are_those_of_scikit_learn(index):
+def test_probabilities_equal_those_of_scikit_learn(index):
     knn = KnnClassifier(k=7, index=index).fit(X, Y)
     shares = knn.predict_proba(ASKED)
     np.testing.assert_allclose(shares, KNeighborsClassifier(7).fit(X, Y).predict_proba(ASKED), atol=1e-8)
@@ -80,7 +80,7 @@ def test_any_order_of_adds_and_removes_equals_a_fresh_fit(seed, changes):
     assert knn.ids_.tolist() == fresh.ids_.tolist()
 
 
-def test_new_classes_come_and_old_ones_stay_known():
+def test_new_classes_can_be_added_and_old_ones_stay():
     knn = KnnClassifier(k=1).fit([[0.0], [1.0]], ["bee", "cow"])
     knn.partial_fit([[5.0], [9.0]], ["ant", "dragonfly"], ids=[70, 60])
     assert knn.predict([[0.1], [1.2], [5.1], [8.0]]).tolist() == ["bee", "cow", "ant", "dragonfly"]
@@ -95,7 +95,7 @@ def test_new_classes_come_and_old_ones_stay_known():
     assert later.predict_proba([[1.0]]).tolist() == [[0, 1, 0]]
 
 
-def test_later_changes_of_the_rows_do_not_matter():
+def test_later_changes_to_the_input_array_have_no_effect():
     rows = X.astype(np.float32)
     knn = KnnClassifier().fit(rows, Y)
     before = knn.predict_proba(ASKED)
@@ -111,7 +111,7 @@ def test_k_is_chosen_by_classifying_each_row_by_the_others(monkeypatch):
     for k in module.CHOICES:
         if k < 100:
             found = [
-                slow(np.delete(rows, i, 0), np.delete(noisy, i).tolist(), range(99), rows[i : i + 1], k)[0]
+                vote_slowly(np.delete(rows, i, 0), np.delete(noisy, i).tolist(), range(99), rows[i : i + 1], k)[0]
                 for i in range(100)
             ]
             right[k] = int((np.array(found) == noisy).sum())
@@ -132,7 +132,7 @@ def test_one_class_one_row_and_fewer_rows_than_k():
     assert KnnClassifier().fit(X, Y).predict_proba(X[:0]).shape == (0, 4)
 
 
-def test_torch_rows_are_taken():
+def test_torch_rows_are_accepted():
     torch = pytest.importorskip("torch")
     knn = KnnClassifier().fit(torch.from_numpy(X), torch.from_numpy(Y))
     np.testing.assert_array_equal(

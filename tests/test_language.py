@@ -30,7 +30,7 @@ REFUSED = {
     rf"\b\d[\d,.]*(?: \w+)? an? (?:{UNITS})\b": "write: per",
     rf"\b(?:bytes?|bits|[kMG]B|ms|seconds|times|milliseconds|microseconds) an? (?:{UNITS})\b": "write: per",
     rf"\b(?:an?|one) (?:line|file|row|key|vector|picture|number|bit|panel|click) an? (?:{UNITS})\b": "write: per",
-    r"\b(?:when|which|what) to take\b|\b[Tt]ake (?:it|this|them|one|which) (?:for|where|when|if)\b": "write: use",
+    r"\b(?:when|which|what) to take\b|\btake (?:it|this|them|one|which) (?:for|where|when|if)\b": "write: use",
     r"\b(?:is|are|was|were|be) there(?=[.,;:)\]]|$| (?:already|yet|alone|for)\b)": "write: exists, is available",
     r"\b(?:those|ones|all|what|as|than|memory|labels|pictures) there (?:is|are|were)\b": "write: existing, available",
     r"\b(?:says?|said|saying) (?:so|which|what|how|who|where|whether|why)\b": "write: show, list, report",

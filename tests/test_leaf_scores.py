@@ -13,28 +13,28 @@ from lookalike_bench.hyperplane import scan_float32
 
 
 def make(kernel, d, m, seed, n=32):
-    """Rows that bytes hold exactly, and a hyperplane over some of them."""
+    """Rows that fit into bytes exactly, and a hyperplane defined by some of them."""
     random = np.random.default_rng(seed)
     X = random.integers(0, 256, (n, d)).astype(np.float32)
     a = random.normal(size=m)
-    a -= a.mean()  # the angular kernels want it
+    a -= a.mean()  # required by the angular kernels
     gamma = {"gaussian": 1e-5 / d, "gaussian-l1": 1e-4 / d**2, "poly": 1e-6 / d}.get(kernel, 1e-2 / d)
     return X, HyperplaneQuery(X[:m], a, 0.1, kernel=kernel, gamma=gamma)
 
 
-def leaves_of(middles, spread, seed=0):
-    """Leaves of 32 rows around these middles (m, d), as bytes: their codes, their shape and the rows."""
+def leaves_of(centroids, spread, seed=0):
+    """Codes, shape and rows, as bytes, of leaves of 32 rows around these centres (m, d)."""
     random = np.random.default_rng(seed)
-    rows = (middles[:, None] + random.normal(0, spread, (len(middles), 32, middles.shape[1]))).clip(0, 255)
-    rows = np.rint(rows).astype(np.uint8).reshape(-1, middles.shape[1])
+    rows = (centroids[:, None] + random.normal(0, spread, (len(centroids), 32, centroids.shape[1]))).clip(0, 255)
+    rows = np.rint(rows).astype(np.uint8).reshape(-1, centroids.shape[1])
     codes = leaf_scores.in_blocks(rows)
     return codes, leaf_scores.Shape.of(codes, 32), rows
 
 
-def test_f_by_the_slope_of_a_leaf_is_f_within_its_standard_error():
+def test_the_linear_estimate_of_f_is_within_its_standard_error():
     random = np.random.default_rng(0)
-    middles = random.uniform(80, 170, (300, 24))
-    codes, shape, rows = leaves_of(middles, 8)
+    centroids = random.uniform(80, 170, (300, 24))
+    codes, shape, rows = leaves_of(centroids, 8)
     X = random.uniform(60, 190, (9, 24)).astype(np.float32)
     query = HyperplaneQuery(X, random.normal(size=9), 0.1, kernel="gaussian", gamma=3e-5)
     plane = Steps(np.zeros(24, np.float32), 1.0).plane(query)
@@ -51,15 +51,15 @@ def test_f_by_the_slope_of_a_leaf_is_f_within_its_standard_error():
     assert shape.distance.reshape(-1, 32).mean(1) == pytest.approx(4_096, rel=1e-3)
 
 
-def test_leaves_that_a_slope_does_not_describe_have_large_errors_or_are_scored_in_full():
+def test_leaves_that_are_not_linear_have_large_errors_or_are_scored_in_full():
     random = np.random.default_rng(0)
-    middles = random.uniform(80, 170, (40, 24))
-    codes, shape, rows = leaves_of(middles, 3)
+    centroids = random.uniform(80, 170, (40, 24))
+    codes, shape, rows = leaves_of(centroids, 3)
     mixed = rows.reshape(40, 32, 24)
-    mixed[0, 20:] = mixed[1, 20:]  # a third of leaf 0 are of leaf 1
+    mixed[0, 20:] = mixed[1, 20:]  # a third of the rows of leaf 0 belong to leaf 1
     codes = leaf_scores.in_blocks(mixed.reshape(-1, 24))
     shape = leaf_scores.Shape.of(codes, 32)
-    inside, beside = mixed[7, 5].astype(np.float32), middles[1].astype(np.float32) + 20
+    inside, beside = mixed[7, 5].astype(np.float32), centroids[1].astype(np.float32) + 20
     query = HyperplaneQuery(np.stack([inside, beside]), [1.0, 1.0], 0.0, kernel="gaussian", gamma=1e-4)
     plane = Steps(np.zeros(24, np.float32), 1.0).plane(query)
     leaves = np.array([0, 7, 20])
@@ -74,23 +74,23 @@ def test_leaves_that_a_slope_does_not_describe_have_large_errors_or_are_scored_i
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 @settings(max_examples=15, deadline=None)
 @given(d=st.integers(1, 40), m=st.integers(2, 9), seed=st.integers(0, 2**32))
-def test_f_of_bytes_is_f(kernel, d, m, seed):
+def test_f_of_byte_rows_equals_f(kernel, d, m, seed):
     X, query = make(kernel, d, m, seed)
     steps = Steps(np.zeros(d, np.float32), 1.0)
     codes = leaf_scores.in_blocks(steps.encode(X))
     f = leaf_scores.f_leaves(codes, np.array([1, 0]), 1, steps.plane(query)).ravel()
     expected = query.distance(X)[[*range(16, 32), *range(16)]]
-    # A table of 8,192 values throws two steps of L1 together: half a step, for the angular kernel half a unit of K.
+    # A table of 8,192 values merges two steps of L1: an error of half a step, or half a unit of K (angular kernel).
     off = 0.51 if kernel == "angular" else 2e-3
     near = off * (np.abs(query.a).sum() / query.length) + 1e-6 * np.abs(expected).max()  # f is a sum of large terms
     np.testing.assert_allclose(f, expected, atol=near, rtol=1e-3)
 
 
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian", "linear", "poly"])
-def test_the_middle_and_the_spread_of_f_in_a_set_are_those_of_its_rows(kernel):
+def test_the_estimated_mean_and_spread_of_f_are_near_those_of_the_rows(kernel):
     random = np.random.default_rng(1)
-    middles = random.uniform(80, 170, (32, 24))
-    members = (middles[:, None] + random.normal(0, 6, (32, 4_000, 24))).clip(0, 255)  # (sets, rows, d)
+    centroids = random.uniform(80, 170, (32, 24))
+    members = (centroids[:, None] + random.normal(0, 6, (32, 4_000, 24))).clip(0, 255)  # (sets, rows, d)
     a = np.array([1.0, 0.8, -0.5, -0.6, -0.7])
     gamma = {"laplace": 1e-3, "gaussian": 2e-5, "poly": 1e-6}.get(kernel, 1.0)
     query = HyperplaneQuery(members[:5, 0], a, 0.1, kernel=kernel, gamma=gamma)
@@ -104,7 +104,7 @@ def test_the_middle_and_the_spread_of_f_in_a_set_are_those_of_its_rows(kernel):
     assert 0.75 < ratio.min() < ratio.max() < 1.3
 
 
-def test_the_float32_scan_is_f():
+def test_the_float32_scan_computes_f():
     X, query = make("laplace", 37, 6, 0, n=5_000)
     np.testing.assert_allclose(scan_float32(X, query), query.distance(X), atol=1e-5)
     with pytest.raises(InputError, match="laplace alone"):

@@ -1,4 +1,4 @@
-"""Learners: the SVM is the dual's optimum, its blend is chosen by held-out marks, bad marks raise errors."""
+"""Learners: the SVM is the optimum of its dual, held-out marks choose its blend, and invalid marks raise errors."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_no_feasible_step_beats_the_solution(seed):
         step = random.normal(size=14)
         alpha = np.clip(a * signs + 0.1 * step, 0, costs)
         other = alpha * signs
-        over = other.sum()  # back to Σaᵢ = 0 by lowering the heavier side, which stays within bounds
+        over = other.sum()  # restore Σaᵢ = 0 by lowering the heavier side, which stays within bounds
         side = signs == np.sign(over)
         if over and alpha[side].sum() > 0:
             other[side] *= 1 - abs(over) / alpha[side].sum()
@@ -63,7 +63,7 @@ def test_a_cost_means_the_same_at_every_scale_of_a_kernel():
     np.testing.assert_allclose(large.costs_ * 1e4, small.costs_, rtol=1e-4)
     K = small.gram_
     apart = [K[i, i] + K[j, j] - 2 * K[i, j] for i in range(50) for j in range(50) if i != j]
-    np.testing.assert_allclose(small.costs_, small.C / (np.mean(apart) / 2))  # as many of each kind: no balance
+    np.testing.assert_allclose(small.costs_, small.C / (np.mean(apart) / 2))  # as many positives as negatives
 
 
 def test_a_mark_without_weight_does_not_count():
@@ -87,7 +87,7 @@ def test_a_ball_encloses_the_positive_marks():
     assert one.best().score(X[:1])[0, 0] == pytest.approx(0, abs=1e-6)
 
 
-def test_bad_marks_raise_an_error():
+def test_invalid_marks_raise_an_error():
     with pytest.raises(InputError, match="both signs"):
         Svm().fit(X[:5], y[:5])
     with pytest.raises(InputError, match=r"\+1 or -1 for each of the 50"):
@@ -126,11 +126,11 @@ def test_the_blend_is_chosen_by_held_out_marks():
     svm = Svm().fit(rows, noise)
     ranking = svm.ranking()
     assert ranking.blend in BLENDS
-    assert ordered_pairs(svm.best().distance(rows), noise) > 0.95  # overfitted
-    assert ordered_pairs(ranking.held_out.distances, noise) < 0.75  # as the held-out marks show
+    assert ordered_pairs(svm.best().distance(rows), noise) > 0.95  # it overfits
+    assert ordered_pairs(ranking.held_out.distances, noise) < 0.75  # the held-out marks show it
 
 
-def test_each_real_mark_is_held_out_once_and_presumed_marks_never():
+def test_each_mark_is_held_out_once_and_assumed_negatives_never():
     signs = np.array([1, 1, 1, -1, -1, -1, -1, -1], np.int8)
     real = np.array([True] * 7 + [False])
     assert sorted(np.concatenate(split_folds(signs, real)).tolist()) == list(range(7))
@@ -142,8 +142,8 @@ def test_each_real_mark_is_held_out_once_and_presumed_marks_never():
 
 @pytest.mark.parametrize("blend", BLENDS)
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_held_out_marks_and_other_rows_have_the_same_measure(kernel, blend, monkeypatch):
-    """Distances to hyperplanes of length one, fitted without the marks that they score."""
+def test_held_out_marks_and_other_rows_are_scored_on_the_same_scale(kernel, blend, monkeypatch):
+    """Held-out distances are to hyperplanes of length one, fitted without the marks that they score."""
     monkeypatch.setattr(module, "BLENDS", (blend,))
     monkeypatch.setattr(module, "DEFAULT_BLENDS", ((0, blend),))
     X, labels = clusters(classes=10, per_class=60, spread=1.6)
@@ -161,7 +161,7 @@ def test_held_out_marks_and_other_rows_have_the_same_measure(kernel, blend, monk
 
 
 def test_held_out_marks_override_the_default_blend():
-    """The positives are a tight group; some negatives are errors inside it, to which an SVM overfits."""
+    """The positives form a tight group. Some negatives inside it are wrong marks, to which an SVM overfits."""
     random = np.random.default_rng(0)
     rows = np.concatenate([random.normal(size=(20, 6)), 4 * random.normal(size=(20, 6))]).astype(np.float32)
     signs = np.repeat([1, -1], 20).astype(np.int8)
@@ -171,7 +171,7 @@ def test_held_out_marks_override_the_default_blend():
     assert Svm(C=1e4).fit(rows, signs).ranking().blend < clean.blend
 
 
-def test_ordered_pairs_are_counted_as_by_hand():
+def test_ordered_pairs_match_a_count_by_hand():
     random = np.random.default_rng(0)
     scores, signs = random.integers(0, 5, 20).astype(float), np.where(random.random(20) < 0.5, 1, -1)
     assert ordered_pairs(scores, signs) == pytest.approx(pairs_in_order(scores, signs))

@@ -32,7 +32,7 @@ def index():
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A file of leaves that is quicker to load than to build."""
+    """A saved index. Loading it is faster than building it."""
     made = Leaves(16)
     made.add(IDS, X)
     path = tmp_path_factory.mktemp("leaves") / "file"
@@ -42,7 +42,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def chooses_leaves(monkeypatch):
-    """Searches choose among the leaves, although the tests have few rows."""
+    """Make searches choose leaves, although the tests have few rows."""
     monkeypatch.setattr(leaves, "ALL", 0)
 
 
@@ -53,7 +53,7 @@ def recall(index, q, k=20, **options):
 
 @pytest.mark.parametrize("kernel", [name for name in KERNELS if name != "gaussian-l1"])
 @pytest.mark.parametrize("kind", ["frontier", "maximum"])
-def test_every_row_as_bytes_gives_what_a_scan_gives(index, kernel, kind):
+def test_scoring_every_row_gives_nearly_the_results_of_a_scan(index, kernel, kind):
     expected = index.truth.search(query(kernel, kind), 10)
     hits = index.search(query(kernel, kind), 10, effort=1)
     assert np.isin(hits.ids, expected.ids).mean() >= 0.9
@@ -64,7 +64,7 @@ def test_every_row_as_bytes_gives_what_a_scan_gives(index, kernel, kind):
 @pytest.mark.usefixtures("chooses_leaves")
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", ["frontier", "maximum"])
-def test_most_answers_are_found_in_a_part_of_the_leaves(index, kind, kernel):
+def test_most_results_are_found_in_part_of_the_leaves(index, kind, kernel):
     found = np.array([recall(index, query(kernel, kind, first=5 * i)) for i in range(20)])
     assert found[:, 0].mean() >= (0.84 if kind == "frontier" else 0.95)
     assert found[:, 1].mean() <= (0.7 if kind == "frontier" else 0.3)
@@ -73,24 +73,24 @@ def test_most_answers_are_found_in_a_part_of_the_leaves(index, kind, kernel):
 
 
 @pytest.mark.usefixtures("chooses_leaves")
-def test_a_number_is_the_share_of_the_leaves(index):
+def test_a_numeric_effort_is_the_share_of_leaves_to_score(index):
     found = np.array([recall(index, query(kind="maximum", first=5 * i), effort=0.1) for i in range(20)])
     assert found[:, 0].mean() >= 0.8
-    assert found[:, 1].max() <= 0.1 + 0.1 + 0.02  # leaves, centres and what is scored exactly
-    assert (index.search(query(), 500, effort=1e-6).ids >= 0).all()  # k answers, whatever the share
+    assert found[:, 1].max() <= 0.1 + 0.1 + 0.02  # leaves, centres and exactly scored rows
+    assert (index.search(query(), 500, effort=1e-6).ids >= 0).all()  # k results for any share
 
 
 @pytest.mark.usefixtures("chooses_leaves")
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_after_any_changes_no_answer_is_removed_and_new_rows_are_found(saved, data):
+def test_after_any_changes_removed_rows_are_not_found_and_new_rows_are(saved, data):
     truth = Flat()
     truth.add(IDS, X)
     index = Leaves.load(saved, truth)
     q = query(kind=data.draw(st.sampled_from(["frontier", "maximum"])))
     for turn in range(1, data.draw(st.integers(2, 4))):
         gone = np.array(data.draw(st.lists(st.sampled_from(IDS.tolist()), max_size=40, unique=True)), np.int64)
-        gone = np.union1d(gone, index.search(q, 5).ids[0])  # answers above all
+        gone = np.union1d(gone, index.search(q, 5).ids[0])  # including the best results
         index.remove(gone)
         new = np.setdiff1d(gone, index.ids)[:3] + 100_000 * turn
         index.add(new, random.normal(size=(len(new), D)).astype(np.float32))
@@ -105,7 +105,7 @@ def test_after_any_changes_no_answer_is_removed_and_new_rows_are_found(saved, da
 
 
 @pytest.mark.usefixtures("chooses_leaves")
-def test_filters_are_kept_inside_the_search(index):
+def test_filters_are_applied_during_the_search(index):
     among, exclude = np.sort(IDS[:5_800]), IDS[100:150]
     for effort in ("exact", None, 1):
         hits = index.search(query(kind="maximum"), 30, among=among, exclude=exclude, effort=effort)
@@ -117,23 +117,23 @@ def test_filters_are_kept_inside_the_search(index):
     assert sorted(few.ids[few.ids >= 0].tolist()) == sorted(IDS[20:40].tolist())
 
 
-def test_other_queries_are_answered_as_flat_does(index):
+def test_other_queries_have_the_same_results_as_in_a_flat_index(index):
     point = PointQuery(X[:2])
     assert index.search(point, 7).ids.tolist() == index.truth.search(point, 7).ids.tolist()
 
 
-def test_every_row_has_one_place_and_leaves_keep_to_their_cells():
+def test_every_row_has_one_place_and_each_leaf_belongs_to_one_cell():
     codes = random.integers(0, 256, (5_300, 8), dtype=np.uint8)
     order, cells = leaf_order(codes, 32)
     assert sorted(order[order >= 0].tolist()) == list(range(5_300))
     assert len(order) == 32 * cells[-1]
     assert (np.diff(cells) > 0).all()
-    last = order.reshape(-1, 32)[cells[1:] - 1]  # only the last leaf of a cell has room left
+    last = order.reshape(-1, 32)[cells[1:] - 1]  # only the last leaf of a cell can have empty places
     assert np.count_nonzero(order < 0) == np.count_nonzero(last < 0)
     assert leaf_order(codes, 32)[0].tolist() == order.tolist()
 
 
-def test_a_saved_index_answers_as_before_and_knows_what_changed(index, tmp_path):
+def test_a_loaded_index_gives_the_same_results_and_notices_changes(index, tmp_path):
     path = tmp_path / "leaves"
     index.save(path)
     again = Leaves.load(path, index.truth)

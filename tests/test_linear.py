@@ -15,11 +15,11 @@ ALL = [Fda(dim=3), Ridge(), InverseCovariance(dim=4)]
 
 
 @parametrize_with_checks([Fda(), Ridge(), InverseCovariance()])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
-def test_discriminants_are_those_of_scikit_learn():
+def test_discriminants_equal_those_of_scikit_learn():
     theirs = LinearDiscriminantAnalysis(solver="eigen").fit(X, Y).transform(X)
     ours = Fda(lam=0).fit(X, Y).transform(X)
     assert ours.shape == (300, 3)
@@ -35,7 +35,7 @@ def test_discriminants_give_classes_unit_variance():
 
 
 @pytest.mark.parametrize("lam", [0.001, 0.1, 3.0])
-def test_ridge_is_that_of_scikit_learn(lam):
+def test_ridge_equals_that_of_scikit_learn(lam):
     absolute = lam * X.var(axis=0).mean()
     theirs = TheirRidge(alpha=absolute * len(X)).fit(X, np.eye(4)[Y])
     ours = Ridge(lam).fit(X, Y)
@@ -45,7 +45,7 @@ def test_ridge_is_that_of_scikit_learn(lam):
 
 
 @pytest.mark.parametrize("lam", [1e-3, 0.5])
-def test_distances_are_those_of_the_inverse_covariance(lam):
+def test_distances_use_the_inverse_covariance(lam):
     covariance = np.cov(X.T, bias=True) + lam * X.var(axis=0).mean() * np.eye(7)
     W = InverseCovariance(dim=7, lam=lam).fit(X).W_
     np.testing.assert_allclose(W.T @ W, np.linalg.inv(covariance), rtol=1e-3, atol=1e-3)
@@ -56,7 +56,7 @@ def test_distances_are_those_of_the_inverse_covariance(lam):
 
 
 @pytest.mark.parametrize("part", ALL)
-def test_every_kind_of_rows_gives_the_same(part, tmp_path):
+def test_every_type_of_array_gives_the_same_result(part, tmp_path):
     torch = pytest.importorskip("torch")
     rows = X.astype(np.float32)
     expected = part.fit(rows, Y).transform(rows)
@@ -70,7 +70,7 @@ def test_every_kind_of_rows_gives_the_same(part, tmp_path):
 
 
 @pytest.mark.parametrize("part", ALL)
-def test_what_cannot_be_learned_from_is_refused(part):
+def test_unusable_training_data_is_rejected(part):
     bad = X.copy()
     bad[200, 2] = np.nan
     with pytest.raises(InputError, match="X must be finite"):
@@ -85,7 +85,7 @@ def test_what_cannot_be_learned_from_is_refused(part):
 
 
 @pytest.mark.parametrize("part", ALL)
-def test_a_class_of_one_row_and_rows_all_alike_give_finite_numbers(part):
+def test_a_class_of_one_row_and_equal_rows_give_finite_values(part):
     y = Y.astype(str)
     y[5] = "alone"
     assert np.isfinite(part.fit(X, y).transform(X)).all()

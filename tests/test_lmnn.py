@@ -11,18 +11,18 @@ from lookalike.learn.lmnn import TripletBatches, count_triplets, count_votes, ne
 from reference.lmnn import counts, targets_of, triplet_loop
 
 
-def draw(seed, n, noise=8, scale=3.0):
-    """Four classes in four columns, and columns that are larger and say nothing."""
+def make_rows(seed, n, noise=8, scale=3.0):
+    """Four classes that differ in four columns, and larger columns of noise."""
     random = np.random.default_rng(seed)
     means, y = np.eye(4) * 4, random.integers(0, 4, n)
     return np.hstack([means[y] + random.normal(size=(n, 4)), scale * random.normal(size=(n, noise))]), y
 
 
-X, Y = draw(0, 240)
+X, Y = make_rows(0, 240)
 
 
 def accuracy(change, seed):
-    rows, y = draw(seed, 600)
+    rows, y = make_rows(seed, 600)
     change.fit(rows[:300], y[:300])
     knn = KNeighborsClassifier(5).fit(change.transform(rows[:300]), y[:300])
     return knn.score(change.transform(rows[300:]), y[300:])
@@ -37,11 +37,11 @@ class Plain:
 
 
 @parametrize_with_checks([Lmnn(max_iterations=10)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
-def test_neighbours_under_the_metric_are_righter_than_by_l2_and_dynamic_targets_do_not_do_worse():
+def test_the_metric_beats_l2_and_dynamic_targets_are_not_worse_than_fixed_ones():
     results = {
         name: np.array([accuracy(make(), seed) for seed in (1, 2)])
         for name, make in {
@@ -58,7 +58,7 @@ def test_neighbours_under_the_metric_are_righter_than_by_l2_and_dynamic_targets_
 
 
 @pytest.mark.parametrize("targets", ["dynamic", "fixed", "all"])
-def test_torch_gives_the_same_numbers(targets):
+def test_torch_gives_the_same_results(targets):
     torch = pytest.importorskip("torch")
     ours = Lmnn(dim=5, targets=targets, max_iterations=20).fit(X, Y)
     theirs = Lmnn(dim=5, targets=targets, max_iterations=20).fit(torch.from_numpy(X), torch.from_numpy(Y))
@@ -67,7 +67,7 @@ def test_torch_gives_the_same_numbers(targets):
     np.testing.assert_allclose(ours.transform(torch.from_numpy(X)).numpy(), ours.transform(X), atol=1e-4)
 
 
-def test_the_best_iterate_is_kept_and_the_curve_tells_of_it():
+def test_the_curve_records_every_validation_of_the_fit():
     calls = []
     metric = Lmnn(max_iterations=300).fit(X, Y, callback=lambda *one: calls.append(one))
     assert [call[0] for call in calls] == metric.curve_[:, 0].tolist()
@@ -76,18 +76,18 @@ def test_the_best_iterate_is_kept_and_the_curve_tells_of_it():
     assert metric.curve_[:, 2].max() > metric.curve_[0, 2]
 
 
-def test_rows_of_ones_own_to_validate_on():
-    rows, y = draw(9, 100)
+def test_a_separate_validation_set_can_be_given():
+    rows, y = make_rows(9, 100)
     metric = Lmnn(max_iterations=50).fit(X, Y, held=(rows, y))
     assert metric.curve_.shape == (3, 3)
-    Lmnn(max_iterations=50, measure="map").fit(X, Y, held=(rows, y + 100))  # of other classes
+    Lmnn(max_iterations=50, measure="map").fit(X, Y, held=(rows, y + 100))  # their classes are not in the training data
     with pytest.raises(InputError):
         Lmnn(max_iterations=50).fit(X, Y, held=(rows, y + 100))
 
 
-def test_labels_may_be_words_and_classes_small():
+def test_labels_can_be_words_and_classes_can_be_small():
     y = np.array(["ant", "bee", "cow", "dog"])[Y].astype(object)
-    y[:2] = "elk", "fox"  # one image each: they can only be told from
+    y[:2] = "elk", "fox"  # one image each: they only serve as impostors
     metric = Lmnn(k=100, max_iterations=50).fit(X, y)  # k is larger than any class
     assert metric.classes_.tolist() == ["ant", "bee", "cow", "dog", "elk", "fox"]
     assert np.isfinite(metric.transform(X)).all()
@@ -102,7 +102,7 @@ def test_two_rows_of_a_class_and_one_of_another_are_enough():
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e6])
-def test_the_scale_of_the_rows_does_not_count(scale):
+def test_the_scale_of_the_rows_does_not_matter(scale):
     one, other = (Lmnn(max_iterations=60).fit(rows, Y) for rows in (X, X * scale))
     np.testing.assert_allclose(other.W_ * scale, one.W_, rtol=0.02, atol=0.01 * np.abs(one.W_).max())
 
@@ -116,17 +116,17 @@ def test_the_scale_of_the_rows_does_not_count(scale):
         (Y[:100], "one label for each of 240 rows"),
     ],
 )
-def test_labels_that_cannot_be_learned_from_are_refused(y, message):
+def test_unusable_labels_are_rejected(y, message):
     with pytest.raises(InputError, match=message):
         Lmnn().fit(X, y)
 
 
-def test_rows_without_a_pair_are_refused():
+def test_labels_without_any_pair_are_rejected():
     with pytest.raises(InputError, match=r"y must contain a class with at least 2 rows. Got 9 rows and 9 classes."):
         Lmnn().fit(X[:9], np.arange(9))
 
 
-def test_rows_that_are_not_finite_are_refused():
+def test_rows_that_are_not_finite_are_rejected():
     rows = X.copy()
     rows[17, 3] = np.nan
     with pytest.raises(InputError, match=r"X must be finite. Got NaN or infinity in 1 of 240 rows"):
@@ -136,7 +136,7 @@ def test_rows_that_are_not_finite_are_refused():
 @pytest.mark.parametrize(
     "options", [{"dim": 0}, {"k": 0}, {"k": 2.5}, {"rate": 0}, {"rate": np.nan}, {"max_iterations": 0}]
 )
-def test_options_that_cannot_be_right_are_refused(options):
+def test_invalid_options_are_rejected(options):
     with pytest.raises(InputError, match=rf"{next(iter(options))} must be"):
         Lmnn(**options).fit(X, Y)
     for name in ("targets", "measure"):
@@ -144,7 +144,7 @@ def test_options_that_cannot_be_right_are_refused(options):
             Lmnn(**{name: "nonsense"}).fit(X, Y)
 
 
-def test_votes_are_those_of_a_plain_count():
+def test_votes_equal_a_plain_count():
     random = np.random.default_rng(5)
     asked, seen, codes = random.normal(size=(20, 3)), random.normal(size=(50, 3)), random.integers(0, 3, 50)
     votes = count_votes(asked, seen, codes, 7)
@@ -165,7 +165,7 @@ def problem(seed, q, b, d=4, D=3):
 
 
 def as_targets(mode, X, q, k):
-    """What `triplet_loss` wants for a mode: fixed targets by ℓ2, -1 where a class has too few."""
+    """The targets that `triplet_loss` expects for a mode: fixed ones are nearest by ℓ2, -1 if a class has too few."""
     if mode != "fixed":
         return None if mode == "all" else k
     lists = targets_of(X[:q], np.zeros(q), "fixed", k)
@@ -190,12 +190,12 @@ def test_loss_and_gradient_equal_the_triplet_loop(seed, q, b, mode, k):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 7), st.integers(1, 6), st.sampled_from(MODES), st.integers(1, 3))
-def test_the_gradient_is_the_limit_of_finite_differences(seed, q, b, mode, k):
+def test_the_gradient_equals_finite_differences(seed, q, b, mode, k):
     W, X = problem(seed, q, b)
     wanted = positives(mode, W, X, q, k)
     kink = triplet_loop(W, X, range(q), wanted, [list(range(q, q + b))] * q)[3]
     assume(kink > 1e-3)
-    if mode == "dynamic":  # a change of targets is a kink, too
+    if mode == "dynamic":  # a change of targets is also a kink
         Z = X[:q] @ W.T
         gaps = np.diff(np.sort(((Z[:, None] - Z) ** 2).sum(axis=2), axis=1), axis=1)
         assume(gaps.min() > 1e-3)
@@ -211,15 +211,15 @@ def test_the_gradient_is_the_limit_of_finite_differences(seed, q, b, mode, k):
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(0, 6), st.integers(0, 6))
-def test_counts_by_sorting_equal_the_loop_also_where_distances_are_equal(seed, q, k, b):
+def test_counts_by_sorting_equal_a_loop_even_for_equal_distances(seed, q, k, b):
     random = np.random.default_rng(seed)
-    near, far = (random.integers(0, 4, (q, width)).astype(float) for width in (k, b))  # margins of exactly 0 abound
+    near, far = (random.integers(0, 4, (q, width)).astype(float) for width in (k, b))  # many margins are exactly 0
     near[random.random((q, k)) < 0.2] = -np.inf
     for got, expected in zip(count_triplets(near, far), counts(near, far), strict=True):
         np.testing.assert_array_equal(got, expected)
 
 
-def test_rows_far_from_zero_cost_no_precision():
+def test_rows_far_from_zero_do_not_lose_precision():
     W, X = problem(1, 6, 5)
     moved = triplet_loss(W.astype(np.float32), (X + 1000).astype(np.float32), 6, 3)
     np.testing.assert_allclose(moved.gradient, triplet_loss(W, X, 6, 3).gradient, atol=2e-3)
@@ -256,7 +256,7 @@ CODES = np.repeat([0, 1, 2, 3, 4], [1, 5, 40, 300, 2])
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_batches_are_two_thirds_of_one_class_and_a_third_of_the_others(mode):
+def test_batches_have_two_thirds_of_one_class_and_one_third_of_others(mode):
     random = np.random.default_rng(0)
     X = random.normal(size=(len(CODES), 3))
     table = nearest_of_class(X, CODES, 4)
@@ -276,12 +276,12 @@ def test_batches_are_two_thirds_of_one_class_and_a_third_of_the_others(mode):
             assert q == min(40, (codes[0] == CODES).sum())
         else:
             whole = sum(set(table[n][table[n] >= 0]) <= set(numbers[:q]) for n in numbers[:q])
-            assert whole >= 1  # queries came with their targets
+            assert whole >= 1  # targets are in the same batch as their queries
             assert q >= min(40 - 4, (codes[0] == CODES).sum())
-    assert seen == {1, 2, 3, 4}  # all as likely; a class of one row has no pair
+    assert seen == {1, 2, 3, 4}  # all classes except the one with a single row, which has no pair
 
 
-def test_fixed_targets_are_found_in_the_batch_wherever_they_are():
+def test_fixed_targets_are_found_anywhere_in_the_batch():
     random = np.random.default_rng(1)
     X = random.normal(size=(len(CODES), 3))
     table = nearest_of_class(X, CODES, 4)
@@ -299,7 +299,7 @@ def test_fixed_targets_are_found_in_the_batch_wherever_they_are():
         np.testing.assert_allclose(got[1], gradient / share, rtol=1e-8, atol=1e-9)
 
 
-def test_nearest_of_class_is_a_plain_search():
+def test_nearest_of_class_equals_a_plain_search():
     random = np.random.default_rng(2)
     X, y = random.normal(size=(60, 3)), random.integers(0, 4, 60)
     found = nearest_of_class(X, y, 20)

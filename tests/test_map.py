@@ -1,4 +1,4 @@
-"""The map: bounded, repeatable, kept; alike pictures lie together."""
+"""The map: it is bounded, reproducible and cached, and places similar pictures together."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def collection(pictures, tmp_path_factory):
         yield made
 
 
-def test_rows_of_a_cluster_lie_together_and_always_at_the_same_places():
+def test_rows_of_a_cluster_lie_together_and_the_layout_is_reproducible():
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(5), 30)
     X = (10 * rng.normal(size=(5, 40))[y] + rng.normal(size=(150, 40))).astype(np.float32)
@@ -32,14 +32,14 @@ def test_rows_of_a_cluster_lie_together_and_always_at_the_same_places():
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 10])
 @pytest.mark.parametrize("d", [1, 2, 50])
-def test_few_rows_and_equal_ones_have_places(n, d):
+def test_few_or_equal_rows_have_valid_places(n, d):
     for X in (np.ones((n, d), np.float32), np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)):
         places = lay_out(X)
         assert places.shape == (n, 2)
         assert ((places >= 0) & (places <= 1)).all()
 
 
-def test_a_map_has_so_many_points_and_is_kept(collection, monkeypatch):
+def test_a_map_has_the_requested_number_of_points_and_is_cached(collection, monkeypatch):
     drawn = collection.map(points=10)
     assert len(drawn.ids) == len(drawn.x) == len(drawn.y) == 10
     assert drawn.total == len(collection)
@@ -51,7 +51,7 @@ def test_a_map_has_so_many_points_and_is_kept(collection, monkeypatch):
     assert collection.known_map(points=11) is None
 
 
-def test_a_map_is_drawn_again_when_its_pictures_change(collection, tmp_path):
+def test_a_map_is_redrawn_when_its_pictures_change(collection, tmp_path):
     drawn = collection.map(points=12)
     collection.remove(int(drawn.ids[0]))
     known, current = collection.known_map(points=12)
@@ -61,7 +61,7 @@ def test_a_map_is_drawn_again_when_its_pictures_change(collection, tmp_path):
     assert collection.known_map(points=12)[1]
 
 
-def test_what_cannot_be_drawn_is_refused(collection, tmp_path):
+def test_invalid_maps_are_rejected(collection, tmp_path):
     for points in (0, -1, 2.5, POINTS + 1):
         with pytest.raises(InputError, match="points"):
             collection.map(points=points)

@@ -1,4 +1,4 @@
-"""A query can be a part of a picture, and a result can say which part of it matched."""
+"""A query can be a part of a picture, and a result can include the part that matched."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ QUARTERS = {"fish": (0.0, 0.0, 0.5, 0.5), "flower": (0.5, 0.0, 1.0, 0.5), "house
 
 @pytest.fixture
 def collage(pictures, tmp_path):
-    """A picture with others in three of its quarters."""
+    """A picture that contains other pictures in three of its quarters."""
     made = Image.new("RGB", (640, 480), "gray")
     for kind, (left, top, *_) in QUARTERS.items():
         with Image.open(pictures / kind / f"{kind}-000.jpg") as part:
@@ -35,16 +35,16 @@ def test_boxes_are_inside_and_cover_the_picture():
 
 
 @pytest.mark.parametrize("recipe", ["color", "deep", "mine = vlad(k=16)"])
-def test_the_match_is_where_it_was_put(collection, pictures, collage, recipe):
+def test_the_box_of_a_match_is_where_the_picture_was_pasted(collection, pictures, collage, recipe):
     collection.add(collage.parent, pictures / "stripes", recipes=[recipe], workers=1)
-    only = Filter(path="collage.png")  # to look for a place takes a while
+    only = Filter(path="collage.png")  # finding a box is slow
     for kind, box in QUARTERS.items():
         (found,) = collection.search(pictures / kind / f"{kind}-000.jpg", where=True, filter=only)
         assert _overlap(found.box, box) > 0.4
 
 
 @pytest.mark.parametrize("recipe", ["color", "deep"])
-def test_a_part_is_searched_as_if_it_had_been_cut_out(collection, pictures, collage, recipe):
+def test_a_part_is_searched_like_a_cropped_picture(collection, pictures, collage, recipe):
     collection.add(*(pictures / kind for kind in QUARTERS), recipes=[recipe])
     for kind, box in QUARTERS.items():
         by_path = collection.search(Crop(collage, box), k=1)
@@ -54,7 +54,7 @@ def test_a_part_is_searched_as_if_it_had_been_cut_out(collection, pictures, coll
         assert collection.search(Crop(collage.read_bytes(), box), k=1)[0].id == by_path[0].id
 
 
-def test_a_part_of_an_item_is_named_by_its_id(seen):
+def test_a_part_of_an_item_is_given_by_its_id(seen):
     first = next(seen.items())
     whole = seen.search(Crop(first.id, (0.0, 0.0, 1.0, 1.0)), k=1)[0]
     assert (whole.id, round(whole.score, 4)) == (first.id, 0)
@@ -65,22 +65,22 @@ def test_a_part_of_an_item_is_named_by_its_id(seen):
     "box",
     [(0, 0, 0, 1), (0.5, 0, 0.4, 1), (-0.1, 0, 1, 1), (0, 0, 1.1, 1), (0, 0, 1), (0, 0, np.nan, 1), None, 5, "abcd"],
 )
-def test_what_is_no_box_is_refused(seen, pictures, box):
+def test_invalid_boxes_are_rejected(seen, pictures, box):
     with pytest.raises(InputError, match="A box must be left, top, right, bottom"):
         seen.search(Crop(pictures / "fish" / "fish-000.jpg", box))
 
 
 @pytest.mark.parametrize("picture", [None, 1.5, ["a.jpg"], np.zeros(512, np.float32)])
-def test_what_has_no_parts_is_refused(seen, picture):
+def test_examples_that_are_not_pictures_have_no_parts(seen, picture):
     with pytest.raises(InputError, match="An example"):
         seen.search(Crop(picture, (0.0, 0.0, 0.5, 0.5)))
 
 
-def test_a_part_of_almost_nothing_is_one_pixel(seen, pictures):
+def test_a_tiny_part_is_at_least_one_pixel(seen, pictures):
     assert seen.search(Crop(pictures / "fish" / "fish-000.jpg", (0.0, 0.0, 1e-320, 1.0)), k=1)
 
 
-def test_a_result_is_read_where_a_copy_of_it_is_left(collection, pictures, tmp_path):
+def test_a_result_is_read_from_a_remaining_copy(collection, pictures, tmp_path):
     for name in ("a.jpg", "b.jpg"):
         (tmp_path / name).write_bytes((pictures / "fish" / "fish-000.jpg").read_bytes())
     collection.add(tmp_path / "a.jpg", tmp_path / "b.jpg", recipes=["color"])
@@ -88,7 +88,7 @@ def test_a_result_is_read_where_a_copy_of_it_is_left(collection, pictures, tmp_p
     assert collection.search(tmp_path / "b.jpg", where=True)[0].box is not None
 
 
-def test_a_result_that_cannot_be_read_any_more_has_no_box(collection, pictures, tmp_path):
+def test_a_result_that_can_no_longer_be_read_has_no_box(collection, pictures, tmp_path):
     (tmp_path / "pictures").mkdir()
     gone = tmp_path / "pictures" / "gone.jpg"
     gone.write_bytes((pictures / "fish" / "fish-000.jpg").read_bytes())

@@ -1,4 +1,4 @@
-"""Saved models: round trips, the same bytes, and files that are not what they claim."""
+"""Saved models: round trips, reproducible bytes, and damaged or malicious files."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def rewrite(file: Path, change: Callable[[dict[str, bytes]], None], compression: int = zipfile.ZIP_STORED) -> None:
-    """The same zip with other members."""
+    """Rewrite the zip file with changed members."""
     with zipfile.ZipFile(file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -52,7 +52,7 @@ def header(**fields: object) -> bytes:
     return npy(np.frombuffer(json.dumps({**base, **fields}).encode(), np.uint8))
 
 
-def test_another_model_than_the_expected_one_is_rejected(file: Path) -> None:
+def test_a_model_with_another_digest_is_rejected(file: Path) -> None:
     expected = digest(file)
     assert len(load(file, expected)) == 2
     save(file, PCA(dim=4).fit(X), L2())
@@ -157,7 +157,7 @@ def test_a_file_that_save_did_not_write_is_rejected(
         load(file)
 
 
-def test_a_header_must_be_there(file: Path) -> None:
+def test_a_missing_header_is_rejected(file: Path) -> None:
     rewrite(file, lambda members: members.pop("header.npy") and None)
     with pytest.raises(FormatError, match="not a saved model"):
         load(file)
@@ -188,20 +188,20 @@ def test_pickles_are_rejected_unread(file: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x93NUMPY", b"\x80\x04."])
-def test_a_file_of_another_kind_is_no_model(file: Path, data: bytes) -> None:
+def test_a_file_of_another_format_is_rejected(file: Path, data: bytes) -> None:
     file.write_bytes(data)
     with pytest.raises(FormatError, match="is not a saved model"):
         load(file)
 
 
-def test_a_missing_model_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_model_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         load(tmp_path / "absent.npz")
     with pytest.raises(StoreError, match="No such file"):
         save(tmp_path / "absent" / "m.npz", L2())
 
 
-def test_every_truncation_is_a_damaged_error(file: Path) -> None:
+def test_every_truncated_file_raises_a_damaged_error(file: Path) -> None:
     data = file.read_bytes()
     for end in {2, 3, 30, len(data) // 2, *range(len(data) - 120, len(data))}:
         file.write_bytes(data[:end])
@@ -211,7 +211,7 @@ def test_every_truncation_is_a_damaged_error(file: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_flipped_bytes_never_get_past_our_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_flipped_bytes_raise_only_our_own_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     file = tmp_path_factory.getbasetemp() / f"flipped-{os.getpid()}.npz"
     save(file, PCA(dim=2).fit(X[:, :3]))
     good = bytearray(file.read_bytes())
@@ -224,7 +224,7 @@ def test_flipped_bytes_never_get_past_our_errors(tmp_path_factory: pytest.TempPa
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_strange_array_headers_never_get_past_our_errors(
+def test_invalid_array_headers_raise_only_our_own_errors(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     file = tmp_path_factory.getbasetemp() / f"header-{os.getpid()}.npz"

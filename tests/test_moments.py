@@ -21,7 +21,7 @@ def within(X, groups):
 
 
 def assert_moments(got, X, groups, size):
-    """Those of rows X, to 1e-10 of the size of what came and went."""
+    """Check that these are the moments of X, to 1e-10 of the size of the added and removed rows."""
     for g, count in enumerate(got.counts):
         assert count == (groups == g).sum()
         np.testing.assert_allclose(got.sums[g], X[groups == g].sum(axis=0), rtol=0, atol=1e-10 * size)
@@ -29,7 +29,7 @@ def assert_moments(got, X, groups, size):
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 3), min_size=1, max_size=12), st.sampled_from([0.0, 30.0]))
-def test_any_sequence_equals_a_fresh_count(seed, steps, offset):
+def test_any_sequence_of_changes_equals_a_fresh_count(seed, steps, offset):
     random = np.random.default_rng(seed)
     M, d = 4, 3
     moments = empty(M, d)
@@ -51,7 +51,7 @@ def test_any_sequence_equals_a_fresh_count(seed, steps, offset):
     assert_moments(moments, X, groups, size=100 * (1 + offset))
 
 
-def test_chunks_change_nothing(monkeypatch):
+def test_the_chunk_size_does_not_change_the_moments(monkeypatch):
     random = np.random.default_rng(0)
     X, groups = random.normal(size=(50, 4)), random.integers(0, 3, 50)
     monkeypatch.setattr(module, "chunks", lambda n, row_bytes: (slice(i, min(n, i + 7)) for i in range(0, n, 7)))
@@ -72,7 +72,7 @@ def test_removing_all_rows_leaves_exact_zeros():
     assert not moments.scatter.any()
 
 
-def test_removing_what_was_not_there_changes_nothing():
+def test_removing_rows_that_were_never_added_raises_an_error_and_changes_nothing():
     moments = empty(2, 2)
     moments.add(np.array([[0.0, 1.0], [1.0, 0.0], [5.0, 5.0]]), np.array([0, 0, 1]))
     before = moments.counts.copy(), moments.sums.copy(), moments.scatter.copy()
@@ -95,7 +95,7 @@ def test_sums_of_groups_on_torch_equal_numpy():
     assert sum_groups(X[:0], groups[:0], 2).tolist() == [[0.0] * 3] * 2
 
 
-def test_rows_grow_without_a_copy_each_time_and_new_rows_are_zero():
+def test_arrays_grow_without_a_copy_each_time_and_new_rows_are_zero():
     rows = GrowingRows(np.ones((2, 2)))
     rows.resize(3)
     buffer = rows.values.base

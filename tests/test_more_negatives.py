@@ -1,4 +1,4 @@
-"""Pools that grow: added negatives give what a fresh fit on all of them gives."""
+"""Growing pools: adding negatives equals a fresh fit on all of them."""
 
 import shutil
 
@@ -13,8 +13,8 @@ PIPELINE = "told = fourier() | pca(dim=6) | slem(lam=0.1)"
 
 
 @pytest.fixture(scope="module")
-def made(pictures, tmp_path_factory):
-    """A collection of a few kinds, by texture, and one of others that shares a kind with it."""
+def folder_of_collections(pictures, tmp_path_factory):
+    """Two collections with a texture space that share one kind of picture."""
     folder = tmp_path_factory.mktemp("made")
     with Collection(folder / "own", create=True) as own:
         own.add(pictures / "fish", pictures / "house", recipes=["plain = fourier()"], workers=1)
@@ -25,8 +25,8 @@ def made(pictures, tmp_path_factory):
 
 
 @pytest.fixture
-def own(made, tmp_path):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+def own(folder_of_collections, tmp_path):
+    shutil.copytree(folder_of_collections, tmp_path, dirs_exist_ok=True)
     with Collection(tmp_path / "own") as collection:
         yield collection
 
@@ -37,8 +37,8 @@ def other(own, tmp_path):
         yield collection
 
 
-def test_the_union_is_what_it_is_told_from(own, other):
-    assert own.add_negatives("told", other.path) == 12  # the four they share count once
+def test_added_negatives_equal_a_fresh_fit_on_the_union(own, other):
+    assert own.add_negatives("told", other.path) == 12  # the four shared pictures count once
     pca, slem = own.space("told").chain.transforms
     ids, X = own.vectors("plain")
     theirs, N = other.vectors("plain")
@@ -51,14 +51,14 @@ def test_the_union_is_what_it_is_told_from(own, other):
     assert own.stats()["spaces"][1]["fitted_on"] == 8
 
 
-def test_what_was_added_is_explained_and_added_once(own, other, pictures):
+def test_added_negatives_are_explained_and_added_only_once(own, other, pictures):
     own.add_negatives("told", other.path)
     before = own.vectors("told")[1]
     assert own.add_negatives("told", other.path) == 12
     np.testing.assert_array_equal(own.vectors("told")[1], before)
     found = own.explain(next((pictures / "night").iterdir()), k=100)
     assert sorted((push.collection is None) for push in found) == [False] * 4 + [True] * 8
-    with Collection(own.path) as again:  # it is all on the disk
+    with Collection(own.path) as again:  # everything is on the disk
         assert again.explain(next((pictures / "night").iterdir()), k=100) == found
 
 
@@ -68,7 +68,7 @@ def test_pictures_can_be_added_too(own, pictures):
     assert own.space("told").chain.transforms[-1].n_ == 8
 
 
-def test_only_a_linear_slem_at_the_end_takes_more(own, other):
+def test_only_a_linear_slem_at_the_end_accepts_more_negatives(own, other):
     own.fit("k = fourier() | kernelslem(rank=4)")
     own.fit("after = fourier() | slem(lam=0.1) | l2()")
     own.fit("flat = fourier() | l2()")
@@ -84,7 +84,7 @@ def test_only_a_linear_slem_at_the_end_takes_more(own, other):
         own.add_negatives("waits", other.path)
 
 
-def test_the_command_line_adds(own, other, capsys):
+def test_the_command_line_adds_negatives(own, other, capsys):
     where = str(own.path)
     assert cli.run(["-c", where, "fit", "told", "--more-negatives", str(other.path)]) == 0
     assert capsys.readouterr().out == "told: the pool has 12 negatives.\n"

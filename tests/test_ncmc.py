@@ -10,8 +10,8 @@ from lookalike.registry import restore, spec_of, state_of
 from reference.likelihood import log_likelihood
 
 
-def draw(seed, n=400):
-    """Two blobs a class, crosswise, among columns that say nothing."""
+def make_rows(seed, n=400):
+    """Two opposite blobs per class, and columns of noise."""
     random = np.random.default_rng(seed)
     y, side = random.integers(0, 3, n), random.integers(0, 2, n)
     angle = np.pi * (y / 3 + side)
@@ -19,29 +19,29 @@ def draw(seed, n=400):
     return np.concatenate([X, 3 * random.normal(size=(n, 4))], axis=1).astype(np.float32), y
 
 
-X, Y = draw(0)
-TEST, TRUTH = draw(1)
+X, Y = make_rows(0)
+TEST, TRUTH = make_rows(1)
 
 
 @parametrize_with_checks([Ncmc(max_iterations=30)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_one_centroid_a_class_is_ncm(rounds):
+def test_one_centroid_per_class_equals_ncm(rounds):
     options = {"dim": 2, "batch": 60, "max_iterations": 150}
     means = Ncmml(**options).fit(X, Y)
     ours = Ncmc(k=1, rounds=rounds, **options).fit(X, Y)
     np.testing.assert_allclose(ours.centroids_, means.means_, atol=1e-6)
     assert ours.centroid_labels_.tolist() == [0, 1, 2]
-    if rounds < 2:  # more rounds train on
+    if rounds < 2:  # further rounds continue the training
         np.testing.assert_allclose(ours.W_, means.W_, rtol=1e-4, atol=1e-5)
     distances = ((ours.transform(TEST)[:, None] - means.means_ @ ours.W_.T) ** 2).sum(axis=2)
     np.testing.assert_array_equal(ours.predict(TEST), np.argmin(distances, axis=1))
 
 
-def test_centroids_at_test_time_only_leave_the_metric_of_ncmml():
+def test_without_rounds_the_metric_is_that_of_ncmml():
     options = {"dim": 2, "batch": 60, "max_iterations": 150}
     ours = Ncmc(k=4, rounds=0, **options).fit(X, Y)
     np.testing.assert_array_equal(ours.W_, Ncmml(**options).fit(X, Y).W_)
@@ -49,7 +49,7 @@ def test_centroids_at_test_time_only_leave_the_metric_of_ncmml():
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_more_centroids_see_what_a_mean_cannot(rounds):
+def test_several_centroids_beat_one_mean(rounds):
     options = {"dim": 2, "batch": 100, "max_iterations": 500}
     one = Ncmc(k=1, **options).fit(X, Y).score(TEST, TRUTH)
     more = Ncmc(k=2, rounds=rounds, **options).fit(X, Y).score(TEST, TRUTH)
@@ -64,7 +64,7 @@ def test_rounds_never_keep_a_worse_score():
     assert (np.diff(curve[:, 0]) >= 0).all()
 
 
-def test_probabilities_are_those_of_equation_22():
+def test_probabilities_follow_equation_22():
     model = Ncmc(dim=2, k=3, max_iterations=100).fit(X, Y)
     p = model.predict_proba(TEST)
     assert p.dtype == np.float32
@@ -76,7 +76,7 @@ def test_probabilities_are_those_of_equation_22():
     np.testing.assert_array_equal(model.predict(TEST), np.argmax(p, axis=1))
 
 
-def test_far_rows_still_say_which_class_is_next():
+def test_scores_of_far_rows_still_rank_the_classes():
     model = Ncmc(dim=2, k=3, max_iterations=100).fit(X, Y)
     far = 50 * TEST[:20]
     assert (np.sort(model.predict_proba(far), axis=1)[:, 0] == 0).all()  # too small for float32
@@ -85,7 +85,7 @@ def test_far_rows_still_say_which_class_is_next():
     np.testing.assert_array_equal(model.classes_[scores.argmax(axis=1)], model.predict(far))
 
 
-def test_centroids_are_means_of_rows_of_their_class_class_by_class():
+def test_centroids_are_means_of_rows_of_their_class_and_sorted_by_class():
     model = Ncmc(dim=2, k=5, max_iterations=50).fit(X, Y)
     assert (np.diff(model.centroid_labels_) >= 0).all()
     assert len(model.centroids_) <= 15
@@ -93,7 +93,7 @@ def test_centroids_are_means_of_rows_of_their_class_class_by_class():
         own = model.centroids_[model.centroid_labels_ == c]
         nearest = np.argmin(((X[c == Y][:, None] - own) ** 2).sum(axis=2), axis=1)
         moved = np.stack([X[c == Y][nearest == j].mean(axis=0) for j in range(len(own))])
-        assert np.abs(moved - own).mean() < 0.25  # k-means' own centres, but for rows that were held out
+        assert np.abs(moved - own).mean() < 0.25  # the centres of k-means, except for the held-out rows
 
 
 def test_classes_of_few_or_equal_rows_have_fewer_centroids():
@@ -108,7 +108,7 @@ def test_classes_of_few_or_equal_rows_have_fewer_centroids():
     assert np.isfinite(model.predict_proba(rows)).all()
 
 
-def test_torch_maps_and_compressed_rows_learn_the_same(tmp_path):
+def test_torch_memory_maps_and_compressed_rows_give_the_same_model(tmp_path):
     torch = pytest.importorskip("torch")
     options = {"dim": 2, "k": 3, "batch": 100, "max_iterations": 60, "rounds": 2}
     expected = Ncmc(**options).fit(X, Y)
@@ -125,7 +125,7 @@ def test_torch_maps_and_compressed_rows_learn_the_same(tmp_path):
     assert a.predict(rows).tolist() == b.predict(rows[:]).tolist()
 
 
-def test_it_saves_with_names_of_classes():
+def test_it_is_saved_with_the_class_names():
     model = Ncmc(dim=2, k=3, max_iterations=20).fit(X, np.array(["owl", "cat", "eel"])[Y])
     again = restore("transform", spec_of(model), state_of(model))
     assert again.predict(TEST).tolist() == model.predict(TEST).tolist()
@@ -133,6 +133,6 @@ def test_it_saves_with_names_of_classes():
 
 
 @pytest.mark.parametrize(("options", "name"), [({"k": 0}, "k"), ({"rounds": -1}, "rounds"), ({"k": 2.5}, "k")])
-def test_options_that_cannot_be_right_are_refused(options, name):
+def test_invalid_options_are_rejected(options, name):
     with pytest.raises(InputError, match=f"{name} must be a whole number"):
         Ncmc(**options).fit(X, Y)

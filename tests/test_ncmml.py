@@ -16,8 +16,8 @@ from lookalike.registry import restore, spec_of, state_of
 from reference.likelihood import differences, gradient, inner_log_likelihood, log_likelihood
 
 
-def draw(n=600, classes=6, useful=4, nuisance=12, seed=0):
-    """Classes that differ in a few columns, among larger ones that say nothing; mixed by a rotation."""
+def make_rows(n=600, classes=6, useful=4, nuisance=12, seed=0):
+    """Classes that differ in a few columns, and larger columns of noise, mixed by a rotation."""
     random = np.random.default_rng(seed)
     centres = 2.5 * np.random.default_rng(99).normal(size=(classes, useful))
     y = random.integers(0, classes, n)
@@ -26,37 +26,37 @@ def draw(n=600, classes=6, useful=4, nuisance=12, seed=0):
     return (X @ rotation).astype(np.float32), y
 
 
-X, Y = draw()
-TEST, TRUTH = draw(seed=1)
+X, Y = make_rows()
+TEST, TRUTH = make_rows(seed=1)
 
 
 def accuracy(project):
-    """Of the nearest class mean, under a projection."""
+    """Accuracy of the nearest class mean after a projection."""
     Z, T = project(X), project(TEST)
     means = np.stack([Z[c == Y].mean(axis=0) for c in range(6)])
     return np.mean(np.argmin(((T[:, None] - means) ** 2).sum(axis=2), axis=1) == TRUTH)
 
 
 @parametrize_with_checks([Ncmml(), NcmmlDot()])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("form", [Ncmml, NcmmlDot])
 @pytest.mark.parametrize("batch", [3, 100])
-def test_the_learned_metric_beats_plain_distance_where_most_columns_say_nothing(form, batch):
+def test_the_learned_metric_beats_plain_distance_if_most_columns_are_noise(form, batch):
     plain = accuracy(lambda rows: rows)
     learned = accuracy(form(dim=4, batch=batch, measure="top1").fit(X, Y).transform)
     assert learned > plain + 0.1
 
 
-def test_it_is_nearly_as_good_as_the_columns_that_matter_alone():
+def test_it_is_nearly_as_good_as_using_only_the_informative_columns():
     rotation = np.linalg.qr(np.random.default_rng(98).normal(size=(16, 16)))[0]
     model = Ncmml(dim=4, rate=1, validation=0, max_iterations=300).fit(X, Y)
     assert accuracy(model.transform) > accuracy(lambda rows: (rows @ rotation.T)[:, :4]) - 0.05
 
 
-def test_what_is_learned_is_what_is_said():
+def test_the_learned_attributes_are_as_documented():
     model = Ncmml(dim=3, max_iterations=100).fit(X, np.array(list("abcdef"))[Y])
     assert model.W_.shape == (3, 16)
     assert model.W_.dtype == model.means_.dtype == np.float32
@@ -67,7 +67,7 @@ def test_what_is_learned_is_what_is_said():
     assert model.curve_[-1, 1] < model.curve_[1, 1]
 
 
-def test_the_iterate_kept_is_the_best_one():
+def test_the_best_iterate_is_kept():
     held = TEST[:200], TRUTH[:200]
     model = Ncmml(dim=4, measure="top1", rate=1.0).fit(X, Y, held=held)
     means = model.means_ @ model.W_.T
@@ -76,7 +76,7 @@ def test_the_iterate_kept_is_the_best_one():
     np.testing.assert_allclose(hits.mean(), best, atol=2 / 200)
 
 
-def test_no_steps_is_fishers_discriminants_at_the_most_likely_of_some_lengths():
+def test_without_steps_it_is_fishers_discriminants_at_the_most_likely_scale():
     held = TEST[:200], TRUTH[:200]
     model = Ncmml(dim=3, max_iterations=0).fit(X, Y, held=held)
     within = (X - model.means_[Y]).var(axis=0).sum() / X.var(axis=0).sum()
@@ -94,19 +94,19 @@ def test_no_steps_is_fishers_discriminants_at_the_most_likely_of_some_lengths():
     assert (np.diff(SPREADS) > 0).all()
 
 
-def test_where_nothing_is_held_out_by_lot_all_rows_are_trained_on_in_the_end():
+def test_rows_held_out_at_random_are_used_in_the_final_fit():
     model = Ncmml(dim=4, max_iterations=60, batch=100).fit(X, Y)
     best = int(model.curve_[np.argmax(model.curve_[:, 2]), 0])
     kept, out = hold_out(Y, 0.2, np.random.default_rng(0))
     part = Ncmml(dim=4, max_iterations=60, batch=100).fit(X[kept], Y[kept], held=(X[out], Y[out]))
     np.testing.assert_allclose(part.curve_, model.curve_, equal_nan=True, rtol=1e-4)
     assert best == part.curve_[np.argmax(part.curve_[:, 2]), 0]
-    assert np.abs(part.W_ - model.W_).max() > 1e-3 * np.abs(model.W_).max()  # the same choice, then more rows
+    assert np.abs(part.W_ - model.W_).max() > 1e-3 * np.abs(model.W_).max()  # the same number of steps, on more rows
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 255.0])
 @pytest.mark.parametrize("offset", [0.0, 10.0])
-def test_neither_the_length_of_rows_nor_where_they_lie_counts(scale, offset):
+def test_scale_and_offset_of_the_rows_do_not_matter(scale, offset):
     options = {"dim": 4, "max_iterations": 60, "validation": 0}
     expected = Ncmml(**options).fit(X.astype(np.float64), Y)
     got = Ncmml(**options).fit((X.astype(np.float64) + offset) * scale, Y)
@@ -114,7 +114,7 @@ def test_neither_the_length_of_rows_nor_where_they_lie_counts(scale, offset):
 
 
 @pytest.mark.parametrize("form", [Ncmml, NcmmlDot])
-def test_torch_and_numpy_learn_the_same(form):
+def test_torch_and_numpy_give_the_same_model(form):
     torch = pytest.importorskip("torch")
     options = {"dim": 4, "batch": 100, "max_iterations": 100, "validation": 0.2}
     ours = form(**options).fit(X, Y)
@@ -125,7 +125,7 @@ def test_torch_and_numpy_learn_the_same(form):
     np.testing.assert_allclose(theirs.transform(X), ours.transform(torch.from_numpy(X)).numpy(), atol=1e-2)
 
 
-def test_a_memory_map_learns_what_the_array_learns(tmp_path):
+def test_a_memory_map_gives_the_same_model_as_the_array(tmp_path):
     np.save(tmp_path / "x.npy", X)
     rows = np.load(tmp_path / "x.npy", mmap_mode="r")
     a, b = (Ncmml(dim=4, batch=50, max_iterations=100).fit(source, Y) for source in (X, rows))
@@ -133,7 +133,7 @@ def test_a_memory_map_learns_what_the_array_learns(tmp_path):
     assert a.transform(X).tobytes() == b.transform(rows).tobytes()
 
 
-def test_compressed_rows_learn_what_their_decompressed_rows_learn():
+def test_compressed_rows_give_the_same_model_as_their_decompressed_rows():
     rows = PqRows(X)
     a, b = (Ncmml(dim=4, batch=50, max_iterations=100).fit(source, Y) for source in (rows, rows[:]))
     assert a.W_.tobytes() == b.W_.tobytes()
@@ -142,7 +142,7 @@ def test_compressed_rows_learn_what_their_decompressed_rows_learn():
         a.transform(PqRows(X[:, :8]))
 
 
-def test_compressed_rows_on_a_device_learn_there():
+def test_compressed_rows_on_a_device_are_fitted_there():
     torch = pytest.importorskip("torch")
     options = {"dim": 4, "batch": 50, "max_iterations": 100}
     there, here = (Ncmml(**options).fit(PqRows(X, device=device), Y) for device in ("cpu", None))
@@ -151,20 +151,20 @@ def test_compressed_rows_on_a_device_learn_there():
     np.testing.assert_allclose(there.W_.numpy(), here.W_, atol=1e-3 * np.abs(here.W_).max())
 
 
-def test_the_same_seed_learns_the_same_bytes_and_another_another():
+def test_only_the_same_seed_gives_the_same_bytes():
     a, b, c = (Ncmml(dim=4, batch=50, max_iterations=60, random_state=seed).fit(X, Y).W_ for seed in (3, 3, 4))
     assert a.tobytes() == b.tobytes() != c.tobytes()
 
 
-def test_it_saves_with_names_of_classes():
+def test_it_is_saved_with_the_class_names():
     model = Ncmml(dim=4, max_iterations=50).fit(X, np.array(["ab", "c", "d", "e", "f", "g"], object)[Y])
     again = restore("transform", spec_of(model), state_of(model))
     assert again.classes_.tolist() == ["ab", "c", "d", "e", "f", "g"]
     assert again.transform(X).tobytes() == model.transform(X).tobytes()
 
 
-def test_watching_retrieval_stops_by_retrieval():
-    other, labels = draw(n=300, seed=5)
+def test_retrieval_as_the_measure_decides_when_to_stop():
+    other, labels = make_rows(n=300, seed=5)
     model = Ncmml(dim=4, measure="map").fit(X, Y, held=(other, np.array(list("uvwxyz"))[labels]))
     np.testing.assert_allclose(
         mean_average_precision(model.transform(other), labels), model.curve_[:, 2].max(), atol=1e-3
@@ -172,13 +172,13 @@ def test_watching_retrieval_stops_by_retrieval():
     assert model.curve_[:, 2].max() > model.curve_[0, 2]
 
 
-def test_more_dimensions_than_there_are_is_all_of_them():
+def test_a_dim_above_the_rank_is_reduced_to_the_rank():
     assert Ncmml(dim=100, max_iterations=5).fit(X, Y).W_.shape == (16, 16)
     assert Ncmml(dim=100, max_iterations=5, validation=0).fit(X[:7], Y[:7]).W_.shape == (6, 16)
     assert Ncmml(max_iterations=5, validation=0.9).fit(X[:12], np.arange(12) % 2).W_.shape == (1, 16)
 
 
-def test_a_class_of_one_row_is_learned_with():
+def test_a_class_can_have_a_single_row():
     y = Y.copy()
     y[0] = 77
     model = Ncmml(dim=4, max_iterations=100).fit(X, y)
@@ -201,18 +201,18 @@ def test_a_class_of_one_row_is_learned_with():
         (Y[:-1], r"one label for each of 600 rows. Got shape \(599,\)"),
     ],
 )
-def test_labels_that_cannot_be_learned_from_are_refused(labels, problem):
+def test_unusable_labels_are_rejected(labels, problem):
     with pytest.raises(InputError, match=problem):
         Ncmml().fit(X, labels)
 
 
-def test_labels_of_other_classes_cannot_be_validated_on():
+def test_validation_labels_must_be_known_classes():
     with pytest.raises(InputError, match=r"must occur in the training labels. Got \[8\], which do not"):
         Ncmml().fit(X, Y, held=(X[:2], np.array([1, 8])))
 
 
 @pytest.mark.parametrize("where", [0, 599])
-def test_rows_that_are_not_finite_are_refused(where):
+def test_rows_that_are_not_finite_are_rejected(where):
     bad = X.copy()
     bad[where, 3] = np.nan
     for options in ({}, {"validation": 0}):
@@ -234,14 +234,14 @@ def test_rows_that_are_not_finite_are_refused(where):
         ({"rate": 1e12}, "rate must be smaller: .* Got 1e\\+12"),
     ],
 )
-def test_options_that_cannot_be_right_are_refused(options, problem):
+def test_invalid_options_are_rejected(options, problem):
     with pytest.raises(InputError, match=problem):
         Ncmml(**options).fit(X, Y)
 
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=8), st.floats(0, 0.9), st.integers(0, 99))
-def test_what_is_held_out_is_a_share_of_each_class_and_never_all_of_it(counts, share, seed):
+def test_a_share_of_each_class_is_held_out_but_never_all_of_it(counts, share, seed):
     codes = np.repeat(np.arange(len(counts)), counts)
     kept, out = hold_out(codes, share, np.random.default_rng(seed))
     assert sorted([*kept, *out]) == list(range(len(codes)))
@@ -251,7 +251,7 @@ def test_what_is_held_out_is_a_share_of_each_class_and_never_all_of_it(counts, s
 
 
 @given(st.lists(st.sampled_from(["owl", "cat", "eel"]), min_size=2, max_size=9).filter(lambda y: len(set(y)) > 1))
-def test_labels_and_numbers_are_the_same_story(y):
+def test_encoded_labels_decode_to_the_same_labels(y):
     classes, codes = encode_labels(y, len(y))
     assert classes[codes].tolist() == y
     assert classes.tolist() == sorted(set(y))
@@ -259,7 +259,7 @@ def test_labels_and_numbers_are_the_same_story(y):
 
 @settings(max_examples=30)
 @given(st.integers(0, 999), st.integers(2, 30))
-def test_measures_are_those_of_slow_twins(seed, n):
+def test_measures_equal_their_slow_references(seed, n):
     random = np.random.default_rng(seed)
     Z, y = random.normal(size=(n, 3)), random.integers(0, 3, n)
     unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
@@ -278,7 +278,7 @@ def test_measures_are_those_of_slow_twins(seed, n):
 
 @st.composite
 def problems(draw, most=3):
-    """W, rows, labels, centroids and their owners; every class has a centroid."""
+    """W, rows, labels, centroids and their classes. Every class has a centroid."""
     random = np.random.default_rng(draw(st.integers(0, 10**6)))
     d, b, C = draw(st.integers(1, 6)), draw(st.integers(1, 8)), draw(st.integers(2, 5))
     D = draw(st.integers(1, d + 2))
@@ -299,7 +299,7 @@ def close(got, expected, tolerance=1e-6):
 
 @settings(max_examples=60, deadline=None)
 @given(problems(most=1))
-def test_the_gradient_of_ncmml_is_that_of_finite_differences(problem):
+def test_the_gradient_of_ncmml_equals_finite_differences(problem):
     W, X, y, means, owners = problem
     loss, found = likelihood_step(means, None, X.mean(axis=0))(W, X, y)
     close(loss, -log_likelihood(W, X, y, means, owners), 1e-9)
@@ -309,7 +309,7 @@ def test_the_gradient_of_ncmml_is_that_of_finite_differences(problem):
 
 @settings(max_examples=60, deadline=None)
 @given(problems())
-def test_the_gradient_of_ncmc_is_that_of_finite_differences(problem):
+def test_the_gradient_of_ncmc_equals_finite_differences(problem):
     W, X, y, centroids, owners = problem
     loss, found = likelihood_step(centroids, owners, X.mean(axis=0))(W, X, y)
     close(loss, -log_likelihood(W, X, y, centroids, owners), 1e-9)
@@ -319,7 +319,7 @@ def test_the_gradient_of_ncmc_is_that_of_finite_differences(problem):
 
 @settings(max_examples=60, deadline=None)
 @given(problems(most=1), st.sampled_from([0.5, 1.0, 4.0]))
-def test_the_gradient_of_inner_products_is_that_of_finite_differences(problem, unit):
+def test_the_gradient_of_inner_products_equals_finite_differences(problem, unit):
     W, X, y, means, _ = problem
     t = np.linspace(-1, 1, len(means))
     centre = X.mean(axis=0)
@@ -334,7 +334,7 @@ def test_the_gradient_of_inner_products_is_that_of_finite_differences(problem, u
 
 
 @given(problems(most=1))
-def test_a_centroid_a_class_is_ncmml(problem):
+def test_one_centroid_per_class_equals_ncmml(problem):
     W, X, y, means, owners = problem
     one, other = (step(W, X, y) for step in (likelihood_step(means, owners, X[0]), likelihood_step(means, None, X[0])))
     close(one[0], other[0], 1e-12)
@@ -342,7 +342,7 @@ def test_a_centroid_a_class_is_ncmml(problem):
 
 
 @given(problems())
-def test_class_scores_are_log_probabilities_but_for_a_constant_a_row(problem):
+def test_class_scores_are_log_probabilities_up_to_a_constant_per_row(problem):
     W, X, y, centroids, owners = problem
     centre = X.mean(axis=0)
     scores = class_scores((X - centre) @ W.T, (centroids - centre) @ W.T, owners)
@@ -352,7 +352,7 @@ def test_class_scores_are_log_probabilities_but_for_a_constant_a_row(problem):
 
 
 def test_far_classes_keep_a_gradient():
-    """exp(−½d) of the right class is zero in float32: the row must still be drawn to it."""
+    """exp(−½d) of the correct class is zero in float32, but the gradient must still move the row towards it."""
     W, X = np.eye(2, dtype=np.float32) * 30, np.array([[1.0, 0.0]], np.float32)
     centroids = np.array([[1, 0], [0, 1], [-1, 0], [-1, 1]], np.float32)
     for owners in (None, np.array([0, 0, 1, 1])):
@@ -364,8 +364,8 @@ def test_far_classes_keep_a_gradient():
 
 
 @pytest.mark.parametrize("form", ["euclidean", "mixture", "inner", "small inner"])
-def test_a_step_forms_no_differences(form):
-    """What a step holds is far from the batch × classes × d that differences of rows and means would take."""
+def test_a_step_does_not_store_all_differences(form):
+    """A step needs much less memory than the batch × classes × d differences of rows and means."""
     random = np.random.default_rng(0)
     b, C, d, D = (8 if form == "small inner" else 200), 150, 300, 16
     W, X, means = (random.normal(size=(m, d)).astype(np.float32) for m in (D, b, C))

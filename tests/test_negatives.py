@@ -1,4 +1,4 @@
-"""Pools of negatives from outside the collection."""
+"""Negative pools from outside the collection."""
 
 import numpy as np
 import pytest
@@ -14,25 +14,25 @@ KINDS = ("fish", "house", "flower")
 
 @pytest.fixture
 def filled(collection, pictures):
-    """A collection of a few kinds, by colour."""
+    """A collection of a few kinds of pictures, with a colour space."""
     collection.add(*(pictures / kind for kind in KINDS), recipes=["plain = color()"])
     return collection
 
 
 @pytest.fixture
 def other(pictures, tmp_path):
-    """A collection of other kinds."""
+    """A collection of other kinds of pictures."""
     with Collection(tmp_path / "other", create=True) as made:
         made.add(pictures / "night", pictures / "stripes", recipes=["color"])
         yield made
 
 
-def test_a_transform_alone_makes_a_space_on_the_first_feature(filled):
+def test_a_spec_with_only_a_transform_creates_a_space_on_the_first_feature(filled):
     assert filled.fit("slem(lam=0.01)") == {"slem": 12}
     ids, X = filled.vectors("plain")
     np.testing.assert_allclose(filled.vectors("slem")[1], Slem(lam=0.01).fit(X).transform(X), atol=1e-3)
     assert filled.search(int(ids[0]), space="slem", k=1)[0].id == ids[0]
-    assert filled.fit("slem") == {"slem": 12}  # now it has a name
+    assert filled.fit("slem") == {"slem": 12}  # fit by name, now that the space exists
     assert filled.fit("own = color() | pca(dim=4) | slem(lam=0.1)") == {"own": 12}
     assert filled.vectors("own")[1].shape == (12, 4)
 
@@ -51,7 +51,7 @@ def test_negatives_come_from_another_collection_or_from_pictures(filled, other, 
     np.testing.assert_allclose(filled.vectors("slem")[1], expected, atol=1e-3)
 
 
-def test_transforms_before_it_are_fitted_on_the_collection_itself(filled, other):
+def test_transforms_before_slem_are_fitted_on_the_collection_itself(filled, other):
     filled.fit("own = color() | pca(dim=4) | slem(lam=0.1)", negatives=other.path)
     filled.fit("flat = color() | pca(dim=4)")
     pca = filled.space("flat").chain.transforms[0]
@@ -60,7 +60,7 @@ def test_transforms_before_it_are_fitted_on_the_collection_itself(filled, other)
     np.testing.assert_allclose(filled.vectors("own")[1], expected, atol=1e-3)
 
 
-def test_negatives_that_are_of_no_use_are_refused(filled, pictures, tmp_path):
+def test_unusable_negatives_are_rejected(filled, pictures, tmp_path):
     with pytest.raises(InputError, match="does not use negatives"):
         filled.fit("flat = color() | pca(dim=4)", negatives=pictures)
     with pytest.raises(SourceError, match="nowhere"):
@@ -72,7 +72,7 @@ def test_negatives_that_are_of_no_use_are_refused(filled, pictures, tmp_path):
         filled.fit("slem(lam=0.01)", negatives=tmp_path / "bare")
 
 
-def test_another_collections_vocabulary_is_another(filled, other, pictures):
+def test_vocabularies_of_other_collections_are_rejected(filled, other, pictures):
     filled.add(pictures / "fish", recipes=["words = vlad(k=4)"])
     with pytest.raises(InputError, match="differs between collections"):
         filled.fit("mine = vlad(k=4) | slem(lam=0.1)", negatives=other.path)

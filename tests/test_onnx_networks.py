@@ -13,7 +13,7 @@ from reference.pooling import rmac, spoc
 
 random = np.random.default_rng(11)
 PICTURES = [random.integers(0, 256, (8, 8, 3), dtype=np.uint8) for _ in range(3)]
-X = np.stack(PICTURES) / np.float32(255)  # (3, 8, 8, 3), what a network sees where nobody says otherwise
+X = np.stack(PICTURES) / np.float32(255)  # (3, 8, 8, 3), the default input of a network
 
 MAPS = "net (float[n, 3, 8, 8] image) => (float[n, 3, 8, 8] map) { map = Identity (image) }"
 ROWS = "net (float[n, 3, 8, 8] image) => (float[n, 192] row) { row = Flatten (image) }"
@@ -47,7 +47,7 @@ def gem(maps, p=3.0):
         (TOKENS, "mean", X.mean(axis=(1, 2))),
     ],
 )
-def test_rows_maps_and_tokens_become_one_unit_row_a_picture(save, graph, pool, expected):
+def test_vectors_maps_and_tokens_become_one_unit_vector_per_picture(save, graph, pool, expected):
     feature = Onnx(save(graph), size=8, pool=pool)
     rows = feature.extract(PICTURES)
     assert feature.dim == expected.shape[1]
@@ -78,7 +78,7 @@ def test_pixels_are_centred_and_scaled_as_declared(save, mean, scale):
         "net (double[n, 3, 8, 8] image) => (double[n, 3, 8, 8] map) { map = Identity (image) }",
     ],
 )
-def test_the_layout_the_batch_and_the_numbers_that_a_network_wants_are_found_out(save, graph):
+def test_layout_batch_size_and_precision_of_the_input_are_detected(save, graph):
     np.testing.assert_allclose(Onnx(save(graph), size=8).extract(PICTURES), unit(gem(X)), atol=1e-5)
 
 
@@ -88,7 +88,7 @@ def test_networks_of_half_precision_work(save):
     np.testing.assert_allclose(Onnx(save(graph), size=8).extract(PICTURES), expected, atol=1e-3)
 
 
-def test_one_of_several_outputs_is_taken_by_name(save):
+def test_an_output_can_be_chosen_by_name(save):
     path = save(
         "net (float[n, 3, 8, 8] image) => (float[n, 192] row, float[n, 3, 8, 8] map)"
         "{ row = Flatten (image) map = Identity (image) }"
@@ -113,7 +113,7 @@ W = random.normal(size=(192, 5)).astype(np.float32)
 
 @pytest.fixture(params=["inside", "beside"])
 def layered(request, tmp_path):
-    """A network of some layers that calls the last alone its output; weights in its own file, or in a second."""
+    """A network of several layers with one output. Its weights are in the same file or in a second one."""
     more = " ".join(f"branch{i} = Neg (fc6)" for i in range(300))
     model = parse_model(f'<ir_version: 8, opset_import: ["": 17]> {LAYERS.format(more)}')
     model.graph.initializer.append(onnx.numpy_helper.from_array(W, "w"))
@@ -122,13 +122,13 @@ def layered(request, tmp_path):
     return path
 
 
-def test_a_tensor_inside_the_network_is_taken_by_name(layered):
+def test_a_tensor_inside_the_network_can_be_chosen_by_name(layered):
     flat = X.transpose(0, 3, 1, 2).reshape(3, -1)
     for output, expected in {"flat": flat, "fc6": flat @ W, "fc7": np.maximum(flat @ W, 0), "map": gem(X)}.items():
         np.testing.assert_allclose(Onnx(layered, size=8, output=output).extract(PICTURES), unit(expected), atol=1e-5)
 
 
-def test_what_comes_after_the_tensor_is_not_computed(save):
+def test_nodes_after_the_chosen_tensor_are_not_computed(save):
     path = save(
         "net (float[n, 3, h, w] image) => (float[n, 3, h, w] end)"
         "<float[7] s = {1,2,3,4,5,6,7}> { map = Relu (image) end = Mul (map, s) }"
@@ -138,7 +138,7 @@ def test_what_comes_after_the_tensor_is_not_computed(save):
     assert Onnx(path, size=8, output="map").dim == 3
 
 
-def test_what_branches_read_from_outside_stays(save):
+def test_tensors_that_branches_read_from_outside_are_kept(save):
     path = save("""
         net (float[n, 3, 8, 8] image) => (float[n, 3, 8, 8] end) <bool yes = {1}, float two = {2}, float three = {3}>
         {
@@ -152,7 +152,7 @@ def test_what_branches_read_from_outside_stays(save):
     np.testing.assert_allclose(Onnx(path, size=8, output="map").extract(PICTURES), unit(gem(2 * X)), atol=1e-5)
 
 
-def test_files_of_old_that_list_weights_among_their_inputs_work(tmp_path):
+def test_old_files_that_list_weights_as_inputs_work(tmp_path):
     model = parse_model(
         '<ir_version: 3, opset_import: ["": 9]> net (float[n, 3, 8, 8] image, float[1] w, float[1] v)'
         " => (float[n, 3, 8, 8] end) { map = Mul (image, w) end = Mul (map, v) }"
@@ -166,7 +166,7 @@ def test_files_of_old_that_list_weights_among_their_inputs_work(tmp_path):
         )
 
 
-def test_the_nearest_names_are_offered_for_one_that_is_not_there_and_how_to_see_all(layered):
+def test_an_unknown_tensor_is_reported_with_the_nearest_names_and_a_way_to_list_all(layered):
     with pytest.raises(InputError) as error:
         Onnx(layered, size=8, output="fc_7").extract(PICTURES)
     assert f"There is no tensor named 'fc_7' in {layered}. Outputs: logits. " in str(error.value)
@@ -178,7 +178,7 @@ def test_the_nearest_names_are_offered_for_one_that_is_not_there_and_how_to_see_
         Onnx(layered, size=8, output="/////").extract(PICTURES)
 
 
-def test_a_network_that_only_claims_to_take_many_pictures_gets_one_at_a_time(save):
+def test_a_network_that_fails_on_batches_gets_one_picture_at_a_time(save):
     path = save("""
         net (float[n, 3, 8, 8] image) => (float[m, 65, 3] tokens)
         <int64[3] shape = {0, 3, 64}, float[1, 1, 3] cls = {1, 2, 3}>
@@ -192,7 +192,7 @@ def test_a_network_that_only_claims_to_take_many_pictures_gets_one_at_a_time(sav
     np.testing.assert_allclose(Onnx(path, size=8, pool="mean").extract(PICTURES), unit(expected), atol=1e-5)
 
 
-def test_boxes_are_described_as_if_they_had_been_cut_out(save):
+def test_vectors_of_boxes_equal_those_of_cropped_pictures(save):
     feature = Onnx(save(MAPS), size=8)
     picture = random.integers(0, 256, (60, 90, 3), dtype=np.uint8)
     boxes = [(0.0, 0.0, 1.0, 1.0), (0.2, 0.5, 0.6, 1.0), (0.999, 0.999, 1.0, 1.0)]
@@ -200,7 +200,7 @@ def test_boxes_are_described_as_if_they_had_been_cut_out(save):
     np.testing.assert_array_equal(feature.regions(picture, boxes), feature.extract(cut_out))
 
 
-def test_weights_in_a_second_file_are_found_beside_the_network(tmp_path, save):
+def test_weights_in_a_second_file_are_found_next_to_the_network(tmp_path, save):
     model = parse_model(f'<ir_version: 8, opset_import: ["": 17]> {MAPS}'.replace("Identity (image)", "Mul (image, w)"))
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.full((1, 3, 8, 8), 2, np.float32), "w"))
     onnx.save(model, tmp_path / "big.onnx", save_as_external_data=True, location="big.bin", size_threshold=0)
@@ -208,35 +208,35 @@ def test_weights_in_a_second_file_are_found_beside_the_network(tmp_path, save):
     np.testing.assert_allclose(Onnx(tmp_path / "big.onnx", size=8).extract(PICTURES), unit(gem(2 * X)), atol=1e-5)
 
 
-def test_a_batch_gives_the_same_rows_as_one_picture_at_a_time(save):
+def test_a_batch_gives_the_same_vectors_as_one_picture_at_a_time(save):
     feature = Onnx(save(MAPS), size=8)
-    many = PICTURES * 6  # longer than a batch, with a rest
+    many = PICTURES * 6  # more than one batch, and the last is incomplete
     one_by_one = np.concatenate([feature.extract([picture]) for picture in many])
     np.testing.assert_allclose(feature.extract(many), one_by_one, atol=1e-6)
     assert feature.extract([]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (10, 4000), (4000, 10), (4000, 5000)])
-def test_pictures_of_any_shape_give_finite_unit_rows(save, shape):
+def test_pictures_of_any_shape_give_finite_unit_vectors(save, shape):
     feature = Onnx(save(MAPS), size=8)
     rows = feature.extract([np.full((*shape, 3), 9, np.uint8), np.zeros((*shape, 3), np.uint8)])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
 
 
-def test_the_central_square_is_what_a_network_sees():
+def test_a_network_gets_the_central_square():
     wide = np.zeros((8, 20, 3), np.uint8)
     wide[:, 6:14] = PICTURES[0]
     np.testing.assert_array_equal(Onnx("any.onnx", size=8).prepare(wide), PICTURES[0])
 
 
-def test_threads_may_use_it_at_once(save):
+def test_it_is_thread_safe(save):
     feature = Onnx(save(MAPS), size=8)
     with ThreadPoolExecutor(4) as pool:
         for rows in pool.map(lambda _: feature.extract(PICTURES), range(8)):
             np.testing.assert_allclose(rows, unit(gem(X)), atol=1e-5)
 
 
-def test_making_one_needs_no_file_and_pickling_one_keeps_its_options(tmp_path):
+def test_creating_it_needs_no_file_and_pickling_keeps_its_options(tmp_path):
     feature = Onnx(tmp_path / "later.onnx", size=8, mean=(1.0, 2.0, 3.0), pool="max")
     copy = pickle.loads(pickle.dumps(feature))
     assert (
@@ -247,13 +247,13 @@ def test_making_one_needs_no_file_and_pickling_one_keeps_its_options(tmp_path):
     assert spec_of(create("feature", spec_of(feature))) == spec_of(feature)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named_in_the_error(tmp_path):
     with pytest.raises(MissingError, match=r"The network .*none\.onnx does not exist"):
         Onnx(tmp_path / "none.onnx").extract(PICTURES)
 
 
 @pytest.mark.parametrize("data", [b"", b"not a network", bytes(range(256)) * 4])
-def test_a_file_of_another_kind_is_refused(tmp_path, data, capfd):
+def test_a_file_of_another_format_is_rejected(tmp_path, data, capfd):
     path = tmp_path / "other.onnx"
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"Cannot load .*other\.onnx as an ONNX file"):
@@ -280,13 +280,13 @@ def test_a_file_of_another_kind_is_refused(tmp_path, data, capfd):
         ),
     ],
 )
-def test_a_network_that_cannot_describe_such_pictures_says_why(save, graph, message, capfd):
+def test_a_network_that_does_not_fit_the_pictures_is_rejected_with_the_reason(save, graph, message, capfd):
     with pytest.raises(InputError, match=message):
         Onnx(save(graph), size=8).extract(PICTURES)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_pooling_that_does_not_fit_the_output_says_which_do(save):
+def test_a_pooling_that_does_not_fit_the_output_is_rejected_with_those_that_do(save):
     with pytest.raises(InputError, match=r"pool='gem' does not support. Use 'cls' or 'mean'"):
         Onnx(save(TOKENS), size=8, pool="gem").extract(PICTURES)
     with pytest.raises(
@@ -297,7 +297,7 @@ def test_a_pooling_that_does_not_fit_the_output_says_which_do(save):
         Onnx(save(ROWS), size=8, pool="max").extract(PICTURES)
 
 
-def test_numbers_that_are_not_finite_are_reported(save):
+def test_values_that_are_not_finite_are_reported(save):
     path = save("net (float[n, 3, 8, 8] image) => (float[n, 192] row) { flat = Flatten (image) row = Log (flat) }")
     with pytest.raises(InputError, match="Check mean and scale"):
         Onnx(path, size=8, mean=255).extract(PICTURES)
@@ -307,6 +307,6 @@ def test_numbers_that_are_not_finite_are_reported(save):
     "options",
     [{"size": 0}, {"size": "8"}, {"mean": (1, 2)}, {"mean": "a"}, {"scale": 0}, {"scale": (1, 0, 1)}, {"pool": "gme"}],
 )
-def test_options_that_cannot_be_right_are_refused_at_once(options):
+def test_invalid_options_are_rejected_in_the_constructor(options):
     with pytest.raises(InputError):
         Onnx("any.onnx", **options)

@@ -29,7 +29,7 @@ NEW_Y = np.repeat(np.array(["ant", "bee", "cat", "dog", "eel"]), 40)
 
 
 def assert_same(got, expected, rtol=1e-10):
-    """The same classes in whatever places, with the same moments and the same distances."""
+    """Check that both models have the same classes, in any order, with equal moments and distances."""
     order, other = np.argsort(got.classes_), np.argsort(expected.classes_)
     assert got.classes_[order].tolist() == expected.classes_[other].tolist()
     k = len(got.counts_) // max(1, len(got.classes_))
@@ -39,12 +39,12 @@ def assert_same(got, expected, rtol=1e-10):
     if hasattr(expected, "scatter_"):
         np.testing.assert_allclose(got.scatter_, expected.scatter_, rtol=rtol, atol=rtol * 1e4)
     got, expected = copy.deepcopy(got), copy.deepcopy(expected)
-    got.softness_ = expected.softness_ = 0.3  # of whatever was held out
+    got.softness_ = expected.softness_ = 0.3  # it depends on the held-out images, which differ
     np.testing.assert_allclose(got.distances(NEW)[:, order], expected.distances(NEW)[:, other], rtol=1e-7, atol=1e-7)
 
 
 @parametrize_with_checks([OpenSet(kind, k=2) for kind in KINDS])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
@@ -94,7 +94,7 @@ def test_any_sequence_of_changes_equals_a_fresh_fit(kind, seed, steps):
 
 
 @pytest.mark.parametrize("kind", ["ncm", "second"])
-def test_order_of_images_does_not_matter(kind):
+def test_the_order_of_images_does_not_matter(kind):
     whole = OpenSet(kind).fit(X, Y)
     model = OpenSet(kind)
     for i in np.random.default_rng(0).permutation(150):
@@ -102,7 +102,7 @@ def test_order_of_images_does_not_matter(kind):
     assert_same(model, whole)
 
 
-def test_cells_are_exact_in_any_order_once_their_centres_are_there():
+def test_cells_are_exact_in_any_order_once_their_centres_exist():
     start = OpenSet("ncmc", k=3).fit(X, Y)
     one, other = copy.deepcopy(start), copy.deepcopy(start)
     one.partial_fit(NEW, NEW_Y).remove(NEW[::3], NEW_Y[::3])
@@ -111,10 +111,10 @@ def test_cells_are_exact_in_any_order_once_their_centres_are_there():
         other.partial_fit(NEW[part], NEW_Y[part])
     assert_same(one, other)
     assert_same(one.remove(NEW[order], NEW_Y[order]), start)
-    assert_same(OpenSet("ncmc", k=3).fit(X[::-1], Y[::-1]), start)  # k-means does not see the order either
+    assert_same(OpenSet("ncmc", k=3).fit(X[::-1], Y[::-1]), start)  # k-means does not depend on the order either
 
 
-def test_one_centroid_a_class_is_the_nearest_mean():
+def test_one_centroid_per_class_equals_the_nearest_mean():
     ncm, ncmc = OpenSet("ncm").fit(X, Y), OpenSet("ncmc", k=1).fit(X, Y)
     assert_same(ncmc, ncm)
     assert abs(ncmc.temperature_ / ncm.temperature_ - 1) < 1e-10
@@ -122,7 +122,7 @@ def test_one_centroid_a_class_is_the_nearest_mean():
     assert_same(ncmc.merge("ant", "bee"), ncm.merge("ant", "bee"))
 
 
-def test_as_many_centroids_as_images_is_the_nearest_neighbour():
+def test_one_centroid_per_image_equals_the_nearest_neighbour():
     model = OpenSet("ncmc", k=30).partial_fit(X, Y)
     nearest = ((NEW[:, None] - X.astype(np.float32)) ** 2).sum(axis=2).argmin(axis=1)
     assert model.predict(NEW).tolist() == Y[nearest].tolist()
@@ -143,7 +143,7 @@ def test_centroids_are_summed_as_in_equation_22():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merging_two_classes_is_fitting_them_as_one(kind):
+def test_merging_two_classes_equals_fitting_them_as_one(kind):
     both = np.isin(Y, ["bee", "dog"])
     model = OpenSet(kind, k=4).fit(X, Y)
     model.merge("bee", "dog", X[both] if kind == "ncmc" else None)
@@ -152,7 +152,7 @@ def test_merging_two_classes_is_fitting_them_as_one(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_deleted_and_added_again_is_never_deleted(kind):
+def test_deleting_a_class_and_adding_it_again_changes_nothing(kind):
     expected = OpenSet(kind, k=4).fit(X, Y)
     model = copy.deepcopy(expected).delete("bee", X[Y == "bee"])
     assert_same(model, OpenSet(kind, k=4).fit(X[Y != "bee"], Y[Y != "bee"]))
@@ -160,14 +160,14 @@ def test_deleted_and_added_again_is_never_deleted(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_class_that_takes_the_place_of_a_deleted_one_keeps_its_images(kind):
+def test_a_class_that_reuses_the_place_of_a_deleted_one_keeps_its_images(kind):
     eels, names = NEW[NEW_Y == "eel"], NEW_Y[NEW_Y == "eel"]
     model = OpenSet(kind, k=4).fit(X, Y)
     expected = copy.deepcopy(model).partial_fit(eels, names).delete("ant", X[:30])
     assert_same(model.delete("ant", X[:30]).partial_fit(eels, names), expected)
 
 
-def test_a_class_that_was_emptied_starts_with_new_centres():
+def test_an_emptied_class_starts_with_new_centres():
     rows, names = NEW[NEW_Y == "eel"] + 5, NEW_Y[NEW_Y == "eel"]
     model = OpenSet("ncmc", k=3).fit(X, Y)
     expected = copy.deepcopy(model).delete("eel").add_class("eel", rows)
@@ -175,7 +175,7 @@ def test_a_class_that_was_emptied_starts_with_new_centres():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_splitting_is_fitting_with_two_names(kind):
+def test_splitting_a_class_equals_fitting_with_two_names(kind):
     names = Y.copy()
     names[np.flatnonzero(Y == "cat")[:12]] = "fox"
     model = OpenSet(kind, k=1).fit(X, Y).split("cat", "fox", X[names == "fox"])
@@ -183,7 +183,7 @@ def test_splitting_is_fitting_with_two_names(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sizes_and_means_are_those_of_the_images(kind):
+def test_sizes_and_means_equal_those_of_the_images(kind):
     model = OpenSet(kind, k=3).fit(X, Y).partial_fit(NEW[:7], NEW_Y[:7]).add_class("no")
     assert model.sizes().tolist() == [37, 30, 30, 30, 30, 0]
     ant = np.concatenate([X[:30], NEW[:7]]).mean(axis=0)
@@ -198,7 +198,7 @@ def test_cluster_finds_the_centres_of_a_fresh_fit():
     assert_same(model, OpenSet("ncmc", k=3).fit(X, Y))
 
 
-def test_nearest_means_are_those_of_scikit_learn():
+def test_nearest_means_equal_those_of_scikit_learn():
     peer, model = NearestCentroid().fit(X, Y), OpenSet().fit(X, Y)
     assert model.predict(NEW).tolist() == peer.predict(NEW).tolist()
     means = model.sums_ / model.counts_[:, None]
@@ -206,14 +206,14 @@ def test_nearest_means_are_those_of_scikit_learn():
     np.testing.assert_allclose(model.distances(NEW), ((NEW[:, None] - means) ** 2).sum(axis=2), rtol=1e-10)
 
 
-def test_second_order_is_linear_discriminant_analysis():
-    """Up to what shrinkage is called there: (1 − s)Σ + s·tr/d·I has the same directions as Σ + s/(1 − s)·tr/d·I."""
+def test_second_order_equals_linear_discriminant_analysis():
+    """Shrinkage is defined differently there: (1 − s)Σ + s·tr/d·I has the same directions as Σ + s/(1 − s)·tr/d·I."""
     peer = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1, priors=np.full(5, 0.2)).fit(X, Y)
     model = OpenSet("second", ridge=0.1 / 0.9).fit(X, Y)
     assert (model.predict(NEW) == peer.predict(NEW)).mean() == 1
 
 
-def test_second_order_beats_plain_means_where_dimensions_go_together():
+def test_second_order_beats_plain_means_if_dimensions_are_correlated():
     draw = np.random.default_rng(7)
     stretch = np.array([[1.0, 0.98], [0.98, 1.0]])
     centres = np.array([[0.0, 0.0], [1.6, 0.0]])
@@ -225,7 +225,7 @@ def test_second_order_beats_plain_means_where_dimensions_go_together():
     assert second > 0.95 > 0.75 > plain
 
 
-def test_several_centroids_beat_one_where_a_class_has_several_parts():
+def test_several_centroids_beat_one_if_a_class_has_several_parts():
     draw = np.random.default_rng(8)
     y = np.arange(400) % 4
     rows = np.array([[0, 0], [5, 5], [0, 5], [5, 0]])[y] + draw.normal(size=(400, 2))
@@ -247,7 +247,7 @@ def test_probabilities_sum_to_one_and_fall_with_distance(kind):
 def test_probabilities_are_calibrated(kind):
     draw = np.random.default_rng(9)
     y = np.arange(4000) % 4
-    rows = draw.normal(size=(4, 5))[y] * 30 + draw.normal(size=(4000, 5)) * 30  # T = 1 would be far too sure
+    rows = draw.normal(size=(4, 5))[y] * 30 + draw.normal(size=(4000, 5)) * 30  # T = 1 would be far too confident
     model = OpenSet(kind).fit(rows[:2000], y[:2000])
     chances = model.predict_proba(rows[2000:])
     sure, right = chances.max(axis=1), model.predict(rows[2000:]) == y[2000:]
@@ -270,7 +270,7 @@ def test_far_images_are_none_of_these_and_few_others_are(kind, reject):
     assert "none of these" not in OpenSet(kind, k=3).fit(rows, y.astype(str)).predict(rows + 100)
 
 
-def test_images_of_none_place_the_threshold():
+def test_images_of_no_class_set_the_threshold():
     model = OpenSet(none_label="nothing").fit(X, Y)
     others = NEW + 30
     model.calibrate(np.concatenate([NEW, others]), np.concatenate([NEW_Y, np.full(len(others), "nothing")]))
@@ -287,16 +287,16 @@ def test_recalibrating_on_its_own_images_equals_a_fresh_fit(kind):
     assert grown.temperature_ == pytest.approx(fresh.temperature_, rel=1e-6)
     assert grown.threshold_ == pytest.approx(fresh.threshold_, rel=1e-6)
     assert_same(grown, fresh, rtol=1e-8)  # all held-out images were added again
-    grown.recalibrate(X[::30], Y[::30])  # one image of each class is held out of it: the others are there
+    grown.recalibrate(X[::30], Y[::30])  # one image of each class is held out; the others remain
     assert np.isfinite(grown.threshold_)
     assert_same(grown, fresh, rtol=1e-8)
     lonely = OpenSet(kind, k=2, reject=0.1).partial_fit(X[::30], Y[::30]).recalibrate(X[::30], Y[::30])
-    assert (lonely.temperature_, lonely.threshold_) == (1.0, np.inf)  # there is nothing to hold out
+    assert (lonely.temperature_, lonely.threshold_) == (1.0, np.inf)  # no image can be held out
     with pytest.raises(InputError, match="No class named 'fox'"):
         grown.recalibrate(X[:1], ["fox"])
 
 
-def test_numbers_need_a_number_for_none():
+def test_numeric_labels_need_a_number_for_none_of_these():
     y = np.arange(150) % 3
     with pytest.raises(InputError, match="all strings or all numbers"):
         OpenSet(reject=0.1).fit(X, y)
@@ -327,25 +327,25 @@ def test_classes_without_images_get_means_from_the_hierarchy():
     model.partial_fit(X[Y == "eel"][:5], ["eel"] * 5)
     halfway = (X[Y == "eel"][:5].mean(axis=0) + expected) / 2
     np.testing.assert_allclose(model.distances(NEW)[:, 4], ((NEW - halfway) ** 2).sum(axis=1), rtol=1e-9)
-    np.testing.assert_allclose(  # no relatives, no prior
+    np.testing.assert_allclose(  # a class without relatives has no prior
         model.distances(NEW)[:, 3], ((NEW - means["dog"]) ** 2).sum(axis=1), rtol=1e-9
     )
     before = model.distances(NEW)
     np.testing.assert_allclose(model.rename("eel", "conger").distances(NEW), before, rtol=1e-12)
     assert ("conger", "fish") in {tuple(pair) for pair in model.hierarchy_.tolist()}
     model.use_hierarchy([*tree, ("newt", "fish")]).predict(NEW)
-    moved = model.rename("dog", "newt").distances(NEW)[:, 3]  # a name with relatives
+    moved = model.rename("dog", "newt").distances(NEW)[:, 3]  # the new name has relatives
     assert np.abs(moved - before[:, 3]).max() > 0.1
 
 
-def test_a_prior_helps_classes_of_one_image():
+def test_a_prior_improves_classes_of_one_image():
     draw = np.random.default_rng(11)
     families = draw.normal(size=(8, 20)) * 2
     centres = np.repeat(families, 5, axis=0) + draw.normal(size=(40, 20)) * 0.7
     names = np.array([f"family{i // 5}/kind{i}" for i in range(40)])
     rows = np.repeat(centres, 21, axis=0) + draw.normal(size=(840, 20)) * 1.5
     first, y = np.arange(840) % 21 == 0, np.repeat(names, 21)
-    many = np.arange(840) // 21 % 5 > 0  # one class of each family has only one image
+    many = np.arange(840) // 21 % 5 > 0  # in each family, one class has a single image
     kept = (many & (np.arange(840) % 21 < 15)) | first
     test = ~many & ~first
     plain = OpenSet().fit(rows[kept], y[kept])
@@ -362,7 +362,7 @@ def test_a_hierarchy_with_cells_moves_them_together(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_torch_gives_what_numpy_gives(kind):
+def test_torch_and_numpy_give_the_same_results(kind):
     torch = pytest.importorskip("torch")
     tree = [("ant", "insect"), ("bee", "insect"), ("fly", "insect")]
 
@@ -382,7 +382,7 @@ def test_torch_gives_what_numpy_gives(kind):
     assert theirs.predict_proba(half).dtype == torch.float32
     np.testing.assert_allclose(theirs.predict_proba(half).numpy(), ours.predict_proba(NEW), atol=1e-3)
     np.testing.assert_allclose(ours.predict_proba(half).numpy(), ours.predict_proba(NEW), atol=1e-3)
-    ours.partial_fit(half, NEW_Y)  # rows of another kind are brought over
+    ours.partial_fit(half, NEW_Y)  # torch rows are converted
     assert isinstance(ours.sums_, np.ndarray)
 
 
@@ -411,7 +411,7 @@ def test_float32_is_good_enough_far_from_zero():
     np.testing.assert_allclose(got, OpenSet().fit(X, Y).distances(NEW), rtol=1e-2, atol=1e-2)
 
 
-def test_chunks_change_nothing(monkeypatch):
+def test_the_chunk_size_does_not_change_the_results(monkeypatch):
     model = OpenSet(reject=0.1).fit(X, Y)
     expected = model.predict(NEW), model.predict_proba(NEW), model.distances(NEW)
     monkeypatch.setattr(prototypes, "SCORES_BYTES", 300)
@@ -439,7 +439,7 @@ def test_one_class_and_classes_of_one_image(kind):
     assert single.predict_proba(NEW[:0]).shape == (0, 5)
 
 
-def test_a_class_without_images_remains():
+def test_a_class_without_images_is_kept():
     model = OpenSet().fit(X, Y).remove(X[Y == "ant"], Y[Y == "ant"])
     assert "ant" in model.classes_
     assert "ant" not in model.predict(NEW)
@@ -513,7 +513,7 @@ def test_options_are_checked(options, message):
         OpenSet(**options).fit(X, Y)
 
 
-def test_before_any_class_there_is_nothing_to_predict():
+def test_predicting_requires_a_class():
     for method in (OpenSet().predict, OpenSet().predict_proba, OpenSet().distances):
         with pytest.raises(NotFittedError):
             method(X)
@@ -528,7 +528,7 @@ def test_before_any_class_there_is_nothing_to_predict():
     assert empty.add_class("c", X[:1]).predict(X[:3]).tolist() == ["c"] * 3
 
 
-def test_labels_of_every_kind_become_plain():
+def test_labels_are_stored_as_plain_texts_or_whole_numbers():
     assert OpenSet().fit(X[:4], np.array(["a", "bb", "a", "bb"], object)).classes_.dtype.kind == "U"
     assert OpenSet().fit(X[:4], [3, 1, 3, 1]).rename(3, 70000).classes_.tolist() == [1, 70000]
     for labels in ([None, "a", "b", "c"], ["a", 1, 2, 3]):

@@ -30,7 +30,7 @@ def each(made):
 
 @given(items=ITEMS, ram=RAM, less=st.floats(0.01, 1), dims=DIMS)
 @settings(deadline=None)
-def test_less_memory_never_chooses_something_larger(items, ram, less, dims):
+def test_less_memory_never_leads_to_a_larger_index(items, ram, less, dims):
     more, fewer = plan(Workload(items, *dims), ram), plan(Workload(items, *dims), ram * less)
     if fewer.chosen is not None:
         assert more.chosen is not None
@@ -39,7 +39,7 @@ def test_less_memory_never_chooses_something_larger(items, ram, less, dims):
 
 @given(items=ITEMS, times=st.floats(1, 1000), ram=RAM, dims=DIMS)
 @settings(deadline=None)
-def test_more_pictures_never_choose_more_bytes_a_picture_where_the_engine_has_the_same_index(items, times, ram, dims):
+def test_more_pictures_never_need_more_bytes_per_picture_with_the_same_index(items, times, ram, dims):
     few, many = plan(Workload(items, *dims), ram), plan(Workload(int(items * times), *dims), ram)
     if many.chosen is not None and choose(few.workload.items) == choose(many.workload.items):
         assert few.chosen is not None
@@ -48,7 +48,7 @@ def test_more_pictures_never_choose_more_bytes_a_picture_where_the_engine_has_th
 
 @given(items=ITEMS, ram=RAM, dims=DIMS, latency=st.floats(1e-4, 10))
 @settings(deadline=None)
-def test_what_is_chosen_fits_and_is_quick_enough_and_made_at_this_size(items, ram, dims, latency):
+def test_the_chosen_index_fits_is_fast_enough_and_is_built_at_this_size(items, ram, dims, latency):
     made = plan(Workload(items, *dims), ram, latency)
     assert [one.memory for one in made.ways[3:]] == sorted((one.memory for one in made.ways[3:]), reverse=True)
     if made.chosen is None:
@@ -60,12 +60,12 @@ def test_what_is_chosen_fits_and_is_quick_enough_and_made_at_this_size(items, ra
     assert taken.search_s <= latency
 
 
-def test_the_index_is_the_one_that_the_engine_would_make():
+def test_the_plan_chooses_the_index_that_the_engine_would_build():
     chosen = {n: plan(Workload(n, 256, 1280), 1e12).chosen for n in (FLAT_MAX, FLAT_MAX + 1, HNSW_MAX, HNSW_MAX + 1)}
     assert list(chosen.values()) == ["flat", "hnsw", "hnsw", "ivfpq"]
 
 
-def test_a_search_that_must_be_quick_goes_by_codes():
+def test_a_low_latency_limit_leads_to_codes():
     workload = Workload(FLAT_MAX, 256, 1280)
     assert plan(workload, 1e10).chosen == "flat"
     made = plan(workload, 1e10, latency_s=0.05)
@@ -84,7 +84,7 @@ def test_a_slower_machine_is_predicted_slower():
         assert way(slow, name).memory == way(quick, name).memory
 
 
-def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
+def test_commands_fit_a_new_or_an_existing_collection():
     new = recipe_workload(10, "deep")
     assert way(plan(new, 1e10)).commands[0] == "lookalike add FOLDER --recipe deep"
     assert (
@@ -101,7 +101,7 @@ def test_commands_are_for_a_new_collection_or_for_the_one_there_is():
     assert way(plan(own, 1e10)).commands[0] == 'lookalike add FOLDER --recipe "mine = color() | pca(dim=16)"'
 
 
-def test_what_was_never_measured_is_called_so():
+def test_sizes_that_were_never_measured_are_noted():
     notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), planning.REFERENCE_MACHINE), 1e12).notes)
     assert "nothing above 10,000,000" in notes
     assert "several machines" in notes
@@ -109,7 +109,7 @@ def test_what_was_never_measured_is_called_so():
     assert not plan(Workload(1_000, 256, 1280), 1e10).notes
 
 
-def test_a_collection_is_planned_for_and_has_no_leaves_that_would_not_fit(monkeypatch, tmp_path, capsys):
+def test_a_collection_can_be_planned_and_gets_leaves_only_if_they_fit(monkeypatch, tmp_path, capsys):
     workload = Workload(10_000_000, 256, 1280)
     assert not way(plan(workload, 2e9)).feedback
     assert "not enough memory to build the feedback index" in plan(workload, 2e9).notes[0]
@@ -151,7 +151,7 @@ def test_an_empty_collection_has_no_plan():
         collection_workload({"items": 0, "spaces": []})
 
 
-def test_an_empty_collection_may_be_planned_for_by_the_default_recipe(capsys, tmp_path):
+def test_an_empty_collection_is_planned_with_the_default_recipe(capsys, tmp_path):
     where = str(tmp_path / "empty")
     Collection(where, create=True).close()
     assert cli.run(["-c", where, "plan", "--ram", "2GB", "--items", "10M"]) == 0
@@ -176,7 +176,7 @@ def test_an_empty_collection_may_be_planned_for_by_the_default_recipe(capsys, tm
         (["much"], 8),
     ],
 )
-def test_a_container_has_the_memory_it_may_have(limits, expected, monkeypatch, tmp_path):
+def test_the_memory_limit_of_a_container_is_respected(limits, expected, monkeypatch, tmp_path):
     files = [tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"]
     for file, text in zip(files, limits, strict=False):
         if text is not None:
@@ -187,7 +187,7 @@ def test_a_container_has_the_memory_it_may_have(limits, expected, monkeypatch, t
 
 
 def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # no collection here
+    monkeypatch.chdir(tmp_path)  # a folder without a collection
     assert cli.run(["plan", "--ram", "2GB", "--items", "10M"]) == 0
     text = capsys.readouterr().out
     assert "* ivfpq" in text
@@ -223,13 +223,13 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
         (["--ram", "2GB", "--items", "5", "--space", "deep"], "Leave out --space"),
     ],
 )
-def test_nonsense_is_refused(words, message, capsys, tmp_path, monkeypatch):
+def test_invalid_arguments_are_rejected(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.run(["plan", *words]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_library_calls_refuse_it_too():
+def test_library_calls_also_reject_invalid_arguments():
     with pytest.raises(InputError, match="items must be 1 or more"):
         Workload(0, 1, 1)
     with pytest.raises(InputError, match="ram must be more than 0"):
@@ -238,7 +238,7 @@ def test_library_calls_refuse_it_too():
         plan(Workload(1, 1, 1), 1e9, -1)
 
 
-def test_units_are_read_in_any_case():
+def test_units_are_case_insensitive():
     assert parse_bytes("--ram", "2gib") == 2 * 2**30
     assert parse_bytes("--ram", "1e9 B") == 1e9
     assert parse_count("--items", "250K") == 250_000

@@ -18,11 +18,11 @@ def spots():
 
 
 @given(SIDES, SIDES)
-def test_a_scaled_picture_is_not_too_large_not_too_long_and_has_room_for_a_patch(height, width):
+def test_a_scaled_picture_is_within_the_limits_and_large_enough_for_a_patch(height, width):
     h, w = scale(np.zeros((height, width, 3), np.uint8)).shape[:2]
     assert min(h, w) > PATCH
     assert h * w <= 1.01 * AREA
-    assert max(h, w) - 0.5 <= 8 * (min(h, w) + 0.5)  # sides are rounded
+    assert max(h, w) - 0.5 <= 8 * (min(h, w) + 0.5)  # tolerance, because sides are rounded
     if 1 / 8 <= width / height <= 8 and height * width <= AREA and min(height, width) > PATCH:
         assert (h, w) == (height, width)
 
@@ -41,7 +41,7 @@ def test_a_picture_is_scaled_by_its_area_and_no_further_than_a_patch_needs(shape
     assert scale(np.zeros((*shape, 3), np.uint8)).shape == (*scaled, 3)
 
 
-def test_what_is_no_picture_is_refused():
+def test_arrays_that_are_not_pictures_are_rejected():
     with pytest.raises(InputError, match="A picture must be a uint8 array"):
         scale(np.zeros((30, 30), np.uint8))
 
@@ -64,7 +64,7 @@ def test_a_picture_of_384_by_256_has_about_3000_dense_patches():
     assert sum(len(points.centres) for points in lay_grid(256, 384)) == 3182
 
 
-def test_levels_end_where_a_patch_has_no_room():
+def test_levels_end_before_they_are_smaller_than_a_patch():
     assert level_sizes(25, 25) == [(25, 25)]
     assert level_sizes(40, 400) == [(40, 400), (28, 283)]
     assert len(level_sizes(300, 300)) == 5
@@ -78,19 +78,19 @@ def test_places_lie_inside_the_picture_and_mirror_with_it():
         assert np.abs(np.sort(points.places[:, 0]) - mirrored).max() <= 1.01 / points.width
 
 
-def test_nobody_changes_the_grid_that_pictures_share():
+def test_the_shared_grid_is_read_only():
     with pytest.raises(ValueError, match="read-only"):
         lay_grid(100, 100)[0].centres[:] = 0
 
 
-def test_corners_are_found_where_there_are_spots():
+def test_corners_are_found_at_the_spots():
     places = np.concatenate([points.places for points in detect_corners(spots())]) * (360, 240)
     assert len(places) >= 24
     assert np.abs(places % 60 - 30).max() < 10
     assert len(np.unique(places // 60, axis=0)) == 24
 
 
-def test_corners_lie_on_the_level_where_their_patch_is_nearest_to_the_grids():
+def test_corners_lie_on_the_level_with_the_closest_patch_size():
     noise = np.random.default_rng(0).integers(0, 256, (64, 96), dtype=np.uint8)
     picture = cv2.resize(noise, (384, 256), interpolation=cv2.INTER_CUBIC)
     found = detect_corners(picture)
@@ -101,10 +101,10 @@ def test_corners_lie_on_the_level_where_their_patch_is_nearest_to_the_grids():
     assert np.all(found[0].widths <= 1.2 * PATCH)
 
 
-def test_corners_are_bounded_in_number_and_the_strongest_stay(monkeypatch):
+def test_the_number_of_corners_is_limited_to_the_strongest(monkeypatch):
     monkeypatch.setattr("lookalike.features.points.MAX_CORNERS", 100)
     noise = np.random.default_rng(0).integers(0, 256, (256, 384), dtype=np.uint8)
-    noise[:, :192] = noise[:, :192] // 2 + 64  # corners, too, but weaker
+    noise[:, :192] = noise[:, :192] // 2 + 64  # also corners, but weaker
     places = np.concatenate([points.places for points in detect_corners(noise)])
     assert len(places) == 100
     assert (places[:, 0] > 0.45).all()

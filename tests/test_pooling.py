@@ -20,7 +20,7 @@ def make(*shape):
 @pytest.mark.parametrize(
     "size", [(7, 7), (1, 1), (2, 2), (6, 6), (7, 11), (11, 7), (3, 20), (1, 9), (2, 1)], ids=lambda size: f"{size}"
 )
-def test_maps_of_any_size_are_pooled_as_the_paper_says(name, size):
+def test_maps_of_any_size_are_pooled_as_in_the_paper(name, size):
     maps = make(3, 5, *size)
     rows = pool(name, maps)
     assert rows.shape == (3, 5)
@@ -30,7 +30,7 @@ def test_maps_of_any_size_are_pooled_as_the_paper_says(name, size):
 
 @pytest.mark.parametrize("name", pools_for(axes=3))
 @pytest.mark.parametrize("tokens", [1, 50])
-def test_tokens_are_pooled_as_their_formulas_say(name, tokens):
+def test_tokens_are_pooled_by_their_formulas(name, tokens):
     X = make(2, tokens, 6)
     np.testing.assert_allclose(pool(name, X), [REFERENCE[name](one) for one in X], rtol=1e-4, atol=1e-6)
 
@@ -40,7 +40,7 @@ def test_every_pool_has_a_reference():
 
 
 @pytest.mark.parametrize("p", [0.5, 1, 8.0])
-def test_the_power_of_gem_may_be_chosen(p):
+def test_the_power_of_gem_can_be_chosen(p):
     maps = np.abs(make(2, 4, 5, 5))
     np.testing.assert_allclose(pool("gem", maps, p=p), [gem(one, p) for one in maps], rtol=1e-4)
 
@@ -51,7 +51,7 @@ def test_a_map_of_zeros_gives_zeros_and_never_nan():
         assert pool(name, zeros).tolist() == [[0, 0, 0, 0]]
 
 
-def test_spoc_hardly_sees_the_border_and_rmac_sees_it_as_well_as_the_centre():
+def test_spoc_gives_the_border_little_weight_and_rmac_much_more():
     centre, corner = np.zeros((2, 1, 1, 7, 7), np.float32)
     centre[..., 3, 3] = corner[..., 0, 0] = 1
     assert pool("spoc", corner) < 0.01 * pool("spoc", centre)
@@ -59,7 +59,7 @@ def test_spoc_hardly_sees_the_border_and_rmac_sees_it_as_well_as_the_centre():
 
 
 @pytest.mark.parametrize("name", pools_for(axes=4))
-def test_mirrored_and_turned_maps_give_the_same_row(name):
+def test_mirrored_and_rotated_maps_give_the_same_vector(name):
     maps = make(2, 3, 7, 7)
     for turned in (maps[..., ::-1], maps[..., ::-1, :], maps.transpose(0, 1, 3, 2)):
         np.testing.assert_allclose(pool(name, np.ascontiguousarray(turned)), pool(name, maps), rtol=1e-4, atol=1e-5)
@@ -67,4 +67,4 @@ def test_mirrored_and_turned_maps_give_the_same_row(name):
 
 def test_a_square_map_has_fourteen_regions_and_a_long_one_more():
     assert len(rmac_regions(7, 7)) == 1 + 4 + 9
-    assert len(rmac_regions(7, 14)) == 1 * 3 + 2 * 4 + 3 * 5  # three squares, each of which shares half with the next
+    assert len(rmac_regions(7, 14)) == 1 * 3 + 2 * 4 + 3 * 5  # three squares, each overlapping the next by half

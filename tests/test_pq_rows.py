@@ -13,7 +13,7 @@ random = np.random.default_rng(3)
 X = random.normal(size=(700, 40)).astype(np.float32)
 
 
-def test_every_sub_vector_is_the_nearest_of_its_centroids():
+def test_every_sub_vector_is_encoded_as_its_nearest_centroid():
     rows = PqRows(X)
     decoded = rows[:].reshape(700, 5, 8)
     for part in range(5):
@@ -24,7 +24,7 @@ def test_every_sub_vector_is_the_nearest_of_its_centroids():
         np.testing.assert_allclose(own, far.min(axis=1), atol=1e-5)
 
 
-def test_few_different_rows_come_back_as_they_are():
+def test_a_few_distinct_rows_are_restored_almost_exactly():
     few = np.repeat(X[:10], 60, axis=0)
     np.testing.assert_allclose(PqRows(few)[:], few, atol=1e-2)
     np.testing.assert_allclose(PqRows(X[:3])[:], X[:3], atol=1e-4)
@@ -32,7 +32,7 @@ def test_few_different_rows_come_back_as_they_are():
 
 
 @pytest.mark.parametrize("d", [1, 7, 8, 9, 40])
-def test_any_number_of_columns_will_do(d):
+def test_any_number_of_columns_is_accepted(d):
     rows = PqRows(X[:, :d])
     assert rows.shape == (700, d)
     assert rows[:].shape == (700, d)
@@ -42,7 +42,7 @@ def test_any_number_of_columns_will_do(d):
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 99), st.floats(0, 1))
-def test_sub_vectors_that_are_zero_stay_zero_and_take_no_byte(seed, share):
+def test_zero_sub_vectors_stay_zero_and_need_no_code(seed, share):
     random = np.random.default_rng(seed)
     there = random.random((300, 3)) >= share
     sparse = (X[:300, :24].reshape(300, 3, 8) * there[:, :, None]).reshape(300, 24)
@@ -58,13 +58,13 @@ def test_sub_vectors_that_are_zero_stay_zero_and_take_no_byte(seed, share):
 
 
 @pytest.mark.parametrize("what", [[[1]], 4, [700], [-701], [0.5], [True, False]])
-def test_what_is_no_list_of_rows_is_refused(what):
+def test_invalid_row_selections_are_rejected(what):
     rows = PqRows(X[:, :8])
     with pytest.raises(InputError, match="Rows must be selected by"):
         rows[what]
 
 
-def test_rows_that_cannot_be_compressed_are_refused():
+def test_rows_that_cannot_be_compressed_are_rejected():
     with pytest.raises(InputError, match="at least 1 row"):
         PqRows(X[:0])
     bad = X.copy()
@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_codes():
     assert PqRows(X).codes.tobytes() == PqRows(X).codes.tobytes()
 
 
-def test_tensors_come_where_they_are_wanted():
+def test_a_device_gives_tensors():
     torch = pytest.importorskip("torch")
     sparse = X.copy()
     sparse[::2, 8:16] = 0
@@ -86,8 +86,8 @@ def test_tensors_come_where_they_are_wanted():
     np.testing.assert_array_equal(got.numpy(), PqRows(sparse)[[3, 8]])
 
 
-def test_the_whole_matrix_is_never_held(monkeypatch):
-    class Drawn:
+def test_the_whole_matrix_is_never_in_memory(monkeypatch):
+    class RandomRows:
         shape = (20_000, 64)
 
         def __getitem__(self, rows):
@@ -97,7 +97,7 @@ def test_the_whole_matrix_is_never_held(monkeypatch):
     monkeypatch.setattr(module, "SAMPLE_BYTES", 2**18)
     monkeypatch.setattr(module.chunks, "__defaults__", (2**20,))
     tracemalloc.start()
-    rows = PqRows(Drawn())
+    rows = PqRows(RandomRows())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert rows.nbytes < 20_000 * (8 + 1 + 8) + 70_000

@@ -11,14 +11,14 @@ from lookalike.classes.predictions import Prediction, choose_temperature, choose
 
 
 @given(st.sampled_from([0.01, 0.5, 3.0, 40.0]), st.integers(0, 100))
-def test_the_temperature_that_made_the_labels_is_found(truth, seed):
+def test_the_temperature_that_generated_the_labels_is_recovered(truth, seed):
     random = np.random.default_rng(seed)
     scores = random.normal(size=(3000, 5)) * truth * 2
     codes = (random.random((3000, 1)) > softmax(scores / truth, axis=1).cumsum(axis=1)).sum(axis=1).clip(0, 4)
     assert 0.85 < choose_temperature(scores, codes) / truth < 1.18
 
 
-def test_the_temperature_stays_above_zero_if_all_rows_are_right():
+def test_the_temperature_stays_above_zero_if_all_rows_are_correct():
     few, many = (choose_temperature(np.eye(2)[np.arange(n) % 2], np.arange(n) % 2) for n in (4, 400))
     assert 0 < many < few
     assert softmax(np.array([1.0, 0.0]) / few)[0] < 0.95
@@ -37,7 +37,7 @@ def test_the_threshold_rejects_the_given_share(reject, seed):
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.lists(st.integers(0, 9), min_size=1, max_size=9))
-def test_with_rows_of_no_class_the_threshold_has_the_fewest_errors(known, others):
+def test_with_rows_of_no_class_the_threshold_minimises_the_errors(known, others):
     known, others = np.array(known, float), np.array(others, float)
 
     def errors(at):
@@ -52,7 +52,7 @@ def test_without_rows_or_a_share_there_is_no_threshold():
     assert choose_threshold(np.ones(3), np.empty(0), 0.0) == np.inf
 
 
-def test_predictions_are_those_of_the_classifier():
+def test_predictions_equal_those_of_the_classifier():
     random = np.random.default_rng(0)
     X, y = np.repeat(3 * np.eye(4), 10, axis=0) + random.normal(size=(40, 4)), np.repeat(["a", "b", "c", "d"], 10)
     model = OpenSet(reject=0.1).fit(X, y)

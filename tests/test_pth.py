@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 
 class Evil:
-    """Unpickled by the plain reader, this calls a function of its choice."""
+    """An object that calls a given function when plain pickle loads it."""
 
     def __init__(self, function, *args):
         self.call = function, args
@@ -31,7 +31,7 @@ def legacy(weights):
 
 
 def head(content):
-    """The beginning of a legacy file that has `content` where the tensors belong."""
+    """The start of a legacy file with `content` instead of the tensors."""
     return b"".join(pickle.dumps(part, protocol=2) for part in (MAGIC, PROTOCOL, {}, content))
 
 
@@ -40,7 +40,7 @@ def path(tmp_path):
     return tmp_path / "weights.pth"
 
 
-def test_the_default_weights_are_read_as_torch_reads_them():
+def test_the_default_weights_equal_those_that_torch_reads():
     expected = torch.load(find_weights(), weights_only=True)
     weights = read_pth(find_weights())
     assert list(weights) == list(expected)
@@ -49,7 +49,7 @@ def test_the_default_weights_are_read_as_torch_reads_them():
         np.testing.assert_array_equal(weights[name], tensor.numpy(), strict=True)
 
 
-def test_tensors_that_share_numbers_or_are_turned_come_out_right(path):
+def test_tensors_that_share_memory_or_are_transposed_are_read_correctly(path):
     base = torch.arange(24.0).reshape(4, 6)
     given = OrderedDict(base=base, turned=base.T, part=base[1:3, 2:], number=torch.tensor(5), nothing=torch.zeros(0, 3))
     path.write_bytes(legacy(given))
@@ -58,7 +58,7 @@ def test_tensors_that_share_numbers_or_are_turned_come_out_right(path):
         np.testing.assert_array_equal(weights[name], tensor.numpy(), strict=True)
 
 
-def test_a_file_that_calls_a_function_is_refused_and_the_function_not_called(path, tmp_path):
+def test_a_file_that_calls_a_function_is_rejected_without_calling_it(path, tmp_path):
     mark = tmp_path / "called"
     for evil in (Evil(os.system, f"touch {mark}"), Evil(eval, f"open({str(mark)!r}, 'w')"), Evil(os.mkdir, str(mark))):
         for content in (evil, OrderedDict(weight=evil), [evil]):
@@ -71,14 +71,14 @@ def test_a_file_that_calls_a_function_is_refused_and_the_function_not_called(pat
     assert not mark.exists()
 
 
-def test_harmless_looking_names_are_refused_too(path):
+def test_harmless_looking_names_are_also_rejected(path):
     for content in (np.zeros(3), torch.nn.Linear(1, 1), os.path.join, Evil(getattr, {}, "clear")):
         path.write_bytes(head(content))
         with pytest.raises(InputError, match="only tensors are allowed"):
             read_pth(path)
 
 
-def test_strides_that_ask_for_more_than_the_file_holds_are_refused(path):
+def test_strides_beyond_the_stored_data_are_rejected(path):
     class Greedy:
         def __reduce__(self):
             return torch._utils._rebuild_tensor_v2, self.args
@@ -99,7 +99,7 @@ def test_strides_that_ask_for_more_than_the_file_holds_are_refused(path):
             read_pth(path)
 
 
-def test_a_file_cut_anywhere_is_refused(path):
+def test_a_truncated_file_is_rejected(path):
     whole = legacy(OrderedDict(weight=torch.ones(3, 2), bias=torch.zeros(2)))
     for length in range(0, len(whole) - 1, 7):
         path.write_bytes(whole[:length])
@@ -108,7 +108,7 @@ def test_a_file_cut_anywhere_is_refused(path):
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"not a pickle at all", pickle.dumps(5)])
-def test_other_files_are_refused(path, data):
+def test_other_files_are_rejected(path, data):
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"Cannot read weights from .*weights\.pth"):
         read_pth(path)

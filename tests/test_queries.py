@@ -50,7 +50,7 @@ def test_pairs_agree_with_brute_force(rows):
         assert score == brute_force.search({0: row}, rows[query : query + 1], 1)[1][0, 0]
 
 
-def test_equal_vectors_score_exactly_zero_and_near_ones_do_not():
+def test_equal_vectors_score_exactly_zero_and_similar_ones_do_not():
     far = np.full((1, 64), 1_000, np.float32)
     near = far.copy()
     near[0, 0] = np.nextafter(np.float32(1_000), np.float32(2_000))
@@ -59,7 +59,7 @@ def test_equal_vectors_score_exactly_zero_and_near_ones_do_not():
     assert query.score_pairs(near, np.array([0]))[0] > 0
 
 
-def test_torch_tensors_and_lists_are_welcome(rows):
+def test_torch_tensors_and_lists_are_accepted(rows):
     np.testing.assert_array_equal(PointQuery(torch.from_numpy(rows)).vectors, rows)
     np.testing.assert_array_equal(PointQuery(rows.tolist()).vectors, rows)
 
@@ -80,7 +80,7 @@ def test_an_invalid_point_is_rejected(vectors, message):
 
 
 @pytest.mark.parametrize("name", [name for name in KERNELS if name != "gaussian-l1"])
-def test_hyperplane_distances_are_those_of_the_formula(name):
+def test_hyperplane_distances_follow_the_formula(name):
     query = HyperplaneQuery(X, A, 0.2, kernel=name, gamma=0.5)
     k = getattr(slow, name.replace("-", "_"))(0.5)
     X32 = X.astype(np.float32).astype(np.float64)
@@ -114,7 +114,7 @@ def test_an_invalid_hyperplane_is_rejected():
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_centre_distances_are_those_of_the_formula(name):
+def test_centre_distances_follow_the_formula(name):
     query = CentreQuery(X, WEIGHTS, kernel=name, gamma=0.5)
     k = getattr(slow, name.replace("-", "_"))(0.5)
     rows, mine = P.astype(np.float64), X.astype(np.float64)
@@ -126,7 +126,7 @@ def test_centre_distances_are_those_of_the_formula(name):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_centre_of_one_row_is_a_point_query(name):
+def test_a_centre_of_one_row_equals_a_point_query(name):
     query = CentreQuery(P[7:8], [1.0], kernel=name, gamma=0.5)
     k = getattr(slow, name.replace("-", "_"))(0.5)
     rows = P.astype(np.float64)
@@ -135,7 +135,7 @@ def test_a_centre_of_one_row_is_a_point_query(name):
     assert query.distance(P).argmin() == 7
 
 
-def test_a_negative_squared_distance_is_distance_0():
+def test_a_negative_squared_distance_counts_as_zero():
     corners = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.float32)
     query = CentreQuery(np.zeros((1, 2)), [1.0], kernel="gaussian-l1", gamma=0.1)
     assert np.all(query.distance(corners) > 0)

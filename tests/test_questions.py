@@ -1,4 +1,4 @@
-"""Questions: MAO equals its slow twin, no strategy asks about excluded items, a mix follows the answers."""
+"""Questions: MAO equals its slow reference, no strategy asks about excluded items, and a mix adapts to the marks."""
 
 import numpy as np
 import pytest
@@ -28,13 +28,13 @@ def candidates(**options):
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 8))
-def test_mao_equals_its_slow_twin(seed, m, w):
+def test_mao_equals_its_slow_reference(seed, m, w):
     rows = np.random.default_rng(seed).integers(0, 4, (m, 2)).astype(np.float32)
     K = KERNELS["laplace"].pairs(rows.astype(np.float64), rows.astype(np.float64), 0.7)
     assert diverse(rows, w, "laplace", 0.7).tolist() == most_ambiguous_and_orthogonal(K.tolist(), w)
 
 
-def test_with_inner_products_short_rows_do_not_count_as_different():
+def test_short_rows_do_not_count_as_different_with_inner_products():
     rows = np.array([[1.0, 0.0], [0.01, 0.0], [0.0, 5.0]], np.float32)
     assert diverse(rows, 2, "linear", 1.0).tolist() == [0, 2]
 
@@ -51,7 +51,7 @@ def test_questions_are_new_different_and_allowed(strategy, success):
     assert len(choose_questions(candidates(exclude=ids, success=success), svm, 9, strategy)) == 0
 
 
-def test_each_strategy_asks_what_it_is_named_for():
+def test_each_strategy_asks_about_the_pictures_in_its_name():
     free = np.setdiff1d(ids, [*ids[marked], ids[5]])
     f = svm.unsure().distance(index.vectors(free))
     assert (
@@ -70,7 +70,7 @@ def test_each_strategy_asks_what_it_is_named_for():
     assert np.isin(half[2:], asked).all()
 
 
-def test_the_first_are_those_of_the_ranking_that_is_shown():
+def test_the_first_questions_follow_the_displayed_ranking():
     shown = PointQuery(X[400:401])
     first = [item for item in index.search(shown, 20).ids[0].tolist() if item not in ids[[*marked, 5]]]
     assert choose_questions(candidates(ranking=shown), svm, 9, "maximum").tolist() == first[:9]
@@ -81,7 +81,7 @@ def test_the_first_are_those_of_the_ranking_that_is_shown():
     )
 
 
-def test_a_draw_has_no_excluded_ids_and_reaches_all_others():
+def test_a_random_sample_has_no_excluded_ids_and_reaches_all_others():
     many = np.arange(100_000)
     out = np.arange(0, 100_000, 997)
     drawn = draw(many, out, 500, np.random.default_rng(1))

@@ -60,7 +60,7 @@ def test_a_bare_name_is_a_spec_without_options():
         "pca(dim={[2]: 2})",
     ],
 )
-def test_anything_but_a_name_with_literal_options_is_refused(text):
+def test_a_spec_must_be_a_name_with_literal_options(text):
     with pytest.raises(SpecError, match="Cannot read the spec"):
         parse(text)
 
@@ -68,13 +68,13 @@ def test_anything_but_a_name_with_literal_options_is_refused(text):
 @pytest.mark.parametrize(
     "text", ["ｐca(dim=2)", "pca(ｄim=2)", "pca(dim=2) | ｌ2", "𝓹𝓬𝓪", "größe(x=1)", "onnx(path='ü', ſize=2)"]
 )
-def test_names_that_are_not_ascii_are_refused(text):
+def test_names_that_are_not_ascii_are_rejected(text):
     with pytest.raises(SpecError, match=r"names of components and options must be ASCII\.$"):
         parse_chain(text)
 
 
 @pytest.mark.parametrize("path", ["/Bilder/größe.onnx", "/写真/ネット.onnx", "ｐath=", "'ü\"", "ü\\", "ü\nü"])
-def test_text_values_may_hold_any_character(path):
+def test_text_values_can_contain_any_character(path):
     spec = Spec("onnx", {"path": path})
     assert parse(str(spec)) == spec
     nested = Spec("join", {"parts": [str(spec)]})
@@ -82,37 +82,37 @@ def test_text_values_may_hold_any_character(path):
 
 
 @given(st.text(max_size=50))
-def test_no_text_makes_the_parser_do_anything_but_parse_or_refuse(text):
+def test_any_text_is_parsed_or_rejected(text):
     with contextlib.suppress(SpecError):
         parse(text)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_one():
+def test_an_unknown_name_is_reported_with_the_nearest_one():
     known = ", ".join(names("transform"))
     with pytest.raises(UnknownNameError, match=rf"No transform named 'pac'\. Known: {known}\. Did you mean 'pca'\?"):
         create("transform", "pac")
 
 
-def test_an_unknown_kind_is_answered_with_the_kinds_there_are():
+def test_an_unknown_kind_is_reported_with_the_known_kinds():
     with pytest.raises(UnknownNameError, match="Known: coder, feature, index, local, transform"):
         names("indx")
 
 
-def test_an_unknown_option_is_answered_with_the_nearest_one():
+def test_an_unknown_option_is_reported_with_the_nearest_one():
     with pytest.raises(SpecError, match=r"No option of pca named 'dims'.*Did you mean 'dim'"):
         create("transform", "pca(dims=3)")
 
 
-def test_the_spec_of_a_component_names_only_what_differs_from_the_default():
+def test_a_spec_contains_only_options_that_differ_from_the_default():
     assert spec_of(create("transform", "pca(dim=256, whiten=0.5)")) == "pca(whiten=0.5)"
 
 
-def test_something_that_is_not_registered_has_no_spec():
+def test_an_object_that_is_not_registered_has_no_spec():
     with pytest.raises(SpecError, match="Random is not registered"):
         spec_of(__import__("random").Random(0))
 
 
-def test_a_component_comes_back_from_its_spec_and_arrays():
+def test_a_component_is_restored_from_its_spec_and_arrays():
     X = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
     fitted = create("transform", "pca(dim=3)").fit(X)
     again = restore("transform", spec_of(fitted), state_of(fitted))

@@ -15,7 +15,7 @@ from lookalike.images.sources import matcher, relative_to
     [
         ("/a/Pictures/2024/x.jpg", "Pictures/2024/x.jpg"),
         ("/a/Pictures/2024/old.zip::deep/x.jpg", "Pictures/2024/old.zip::deep/x.jpg"),
-        ("/a/Pictures2/x.jpg", "x.jpg"),  # no source of it is known
+        ("/a/Pictures2/x.jpg", "x.jpg"),  # no known source contains it
         ("/a/new.zip::deep/x.jpg", "new.zip::deep/x.jpg"),
         ("/b/one.jpg", "one.jpg"),
         ("/b/two.jpg", "two.jpg"),
@@ -29,14 +29,14 @@ def test_a_path_is_shown_from_the_name_of_its_outermost_source(path, shown):
     assert relative_to(sources)(path) == shown
 
 
-def test_all_paths_are_below_the_root_folder():
+def test_all_paths_are_inside_the_root_folder():
     assert relative_to(["/"])("/a/x.jpg") == "a/x.jpg"
 
 
 @pytest.mark.parametrize(
     "pattern", ["x", "*x*", "a/x", "a/*", "?/x", "[a-b]/x", "[!a]/x", "[^a]/x", "[x", "[]x]", "*", "a"]
 )
-def test_a_pattern_matches_a_relative_path_as_sqlite_matches_a_whole_one(pattern):
+def test_patterns_match_relative_paths_with_the_rules_of_sqlite(pattern):
     paths = ["x", "a/x", "b/x", "c/a/x", "z::a/x", "z::x", "[x", "a/]", "a", "xa/b"]
     globs = [pattern.replace("[!", "[^"), pattern.replace("[", "[[]")]
     globs = [begin + one for begin in ("", "*/", "*::") for one in globs]

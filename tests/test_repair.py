@@ -32,7 +32,7 @@ PIPELINE = "small = color() | pca(dim=8)"
 
 @pytest.fixture(scope="module", autouse=True)
 def _in_small() -> Iterator[None]:
-    """Pictures are read in this process, which is quicker."""
+    """Read pictures in this process, which is faster."""
     with in_small():
         yield
 
@@ -51,7 +51,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collection with everything in it, and a backup of it beside it. Never changed."""
+    """A collection with all kinds of files, next to its backup. Tests never change it."""
     folder = tmp_path_factory.mktemp("whole")
     with Collection(folder / "c", create=True) as collection:
         for kind in sorted(pictures.iterdir()):
@@ -69,7 +69,7 @@ def whole(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged(whole: Path, tmp_path: Path) -> Path:
-    """A copy to damage."""
+    """A copy that a test can damage."""
     shutil.copytree(whole, tmp_path / "copy")
     return tmp_path / "copy" / "c"
 
@@ -88,7 +88,7 @@ def truncate(file: Path) -> None:
 
 def flip(file: Path) -> None:
     data = bytearray(file.read_bytes())
-    data[104 if file.suffix == ".sqlite" else len(data) * 3 // 4] ^= 4  # of a database, a count of rows
+    data[104 if file.suffix == ".sqlite" else len(data) * 3 // 4] ^= 4  # in a database, this is a row count
     file.write_bytes(data)
 
 
@@ -106,14 +106,14 @@ def make_directory(file: Path) -> None:
 
 
 def replace_database(file: Path) -> None:
-    """A database of another program takes its place."""
+    """Replace the file by a database of another program."""
     file.unlink()
     with closing(sqlite3.connect(file)) as db:
         db.execute("CREATE TABLE bookmarks (url)")
 
 
 def swap(file: Path) -> None:
-    """Another file of the same kind, or of another where there is none, takes its place."""
+    """Replace the file by another of the same kind, or by a database if there is none."""
     others = [other for other in sorted(file.parent.glob(f"*{''.join(file.suffixes)}")) if other != file]
     collection = next(folder for folder in file.parents if (folder / "lock").exists())
     shutil.copy(others[0] if others else collection / "judgements.sqlite", file)
@@ -141,7 +141,7 @@ def test_damage_is_found_contained_and_repaired(damaged: Path, whole: Path, kind
     with Collection(damaged) as collection:
         faults = collection.verify()
         if kind == "derived file" and harm is delete:
-            assert faults == []  # it is only a cache
+            assert faults == []  # only a cache is damaged
         else:
             assert faults
             assert all("Run: lookalike repair" in fault for fault in faults)
@@ -157,7 +157,7 @@ def test_damage_is_found_contained_and_repaired(damaged: Path, whole: Path, kind
 
 @pytest.mark.parametrize("kind", list(KINDS)[:4])
 @pytest.mark.parametrize("harm", [Path.mkdir, lambda file: file.symlink_to(file.name)], ids=["directory", "loop"])
-def test_something_else_in_the_place_of_a_segment_is_damage(damaged: Path, kind: str, harm) -> None:
+def test_a_segment_that_is_not_a_regular_file_is_damage(damaged: Path, kind: str, harm) -> None:
     (file,) = damaged.glob(KINDS[kind])
     file.unlink()
     harm(file)
@@ -172,7 +172,7 @@ def test_something_else_in_the_place_of_a_segment_is_damage(damaged: Path, kind:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_codes_of_damaged_vectors_are_left_out_until_they_are_repaired(
+def test_codes_of_damaged_vectors_are_skipped_until_they_are_repaired(
     damaged: Path, pictures: Path, tmp_path: Path, harm
 ) -> None:
     with Collection(damaged) as collection:
@@ -229,7 +229,7 @@ def test_search_and_add_work_while_judgements_are_damaged(damaged: Path, picture
             collection.label_counts()
 
 
-def test_without_a_backup_an_empty_database_can_be_asked_for(damaged: Path) -> None:
+def test_without_a_backup_an_empty_database_can_be_requested(damaged: Path) -> None:
     truncate(damaged / "judgements.sqlite")
     report = Collection.repair(damaged, without_backup=True)
     assert "replaced by an empty one" in report.done[0]
@@ -239,9 +239,7 @@ def test_without_a_backup_an_empty_database_can_be_asked_for(damaged: Path) -> N
         assert len(answers(collection)) == 12
 
 
-def test_one_damaged_model_does_not_keep_other_spaces_from_new_pictures(
-    damaged: Path, pictures: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_model_does_not_prevent_adding_to_other_spaces(damaged: Path, pictures: Path, tmp_path: Path) -> None:
     with Collection(damaged) as collection:
         collection.fit("other = color() | pca(dim=4)")
     chain = {name: model for name, model in models(damaged).items() if model}
@@ -265,7 +263,7 @@ def models(path: Path) -> dict[str, str | None]:
         return dict(db.execute("SELECT name, model FROM spaces"))
 
 
-def test_pictures_whose_files_are_gone_stay_quarantined_until_they_are_back(
+def test_pictures_with_missing_files_stay_quarantined_until_the_files_return(
     damaged: Path, pictures: Path, tmp_path: Path
 ) -> None:
     flip(damaged / "vectors" / "color-2.npy")
@@ -289,7 +287,7 @@ ROWS = {
 
 @pytest.mark.parametrize("table", ROWS)
 @pytest.mark.parametrize("backup", [True, False])
-def test_damaged_rows_are_found_and_replaced_or_set_aside(damaged: Path, table: str, backup: bool) -> None:
+def test_damaged_rows_are_found_and_replaced_or_moved_to_a_file(damaged: Path, table: str, backup: bool) -> None:
     with Collection(damaged) as collection:
         before = dump(damaged / "judgements.sqlite")
         collection.verify()
@@ -326,7 +324,7 @@ def test_a_damaged_row_is_never_copied_under_a_valid_digest(damaged: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
-def test_a_database_made_from_its_dump_is_accepted_by_repair(damaged: Path, name: str) -> None:
+def test_repair_accepts_a_database_restored_from_its_dump(damaged: Path, name: str) -> None:
     file = damaged / name
     with closing(sqlite3.connect(file)) as db:
         script = "\n".join(db.iterdump())
@@ -340,7 +338,7 @@ def test_a_database_made_from_its_dump_is_accepted_by_repair(damaged: Path, name
         assert collection.label_counts() == {"fish": 3}
 
 
-def test_there_must_be_something_to_repair(tmp_path: Path) -> None:
+def test_repair_needs_a_collection(tmp_path: Path) -> None:
     with pytest.raises(NoCollectionError, match="Nothing to repair"):
         Collection.repair(tmp_path)
 
@@ -362,7 +360,7 @@ def test_pictures_that_changed_or_are_missing_are_reported(damaged: Path, pictur
 
 
 def test_a_different_file_with_the_id_of_a_known_one_is_skipped(damaged: Path, pictures: Path, tmp_path: Path) -> None:
-    """As if another picture with the same 63 bits were there."""
+    """Simulate another picture whose digest has the same first 63 bits."""
     file = sorted(pictures.rglob("*.png"))[0]
     with Collection(damaged) as collection:
         (item,) = [item.id for item in collection.items() if item.paths[0] == str(file)]
@@ -390,7 +388,7 @@ def test_items_of_older_collections_get_the_digest_of_their_file(damaged: Path) 
         assert [(item.id, item.content) for item in collection.items()].sort() == before.sort()
 
 
-def test_damaged_indexes_are_found_and_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_indexes_are_found_and_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lookalike.collection.indexes.LEAVES_MIN", 1_000)
     monkeypatch.setattr("lookalike.index.choice.FLAT_MAX", 500)
     rows = np.random.default_rng(0).random((1_200, 4), np.float32)
@@ -415,7 +413,7 @@ def test_damaged_indexes_are_found_and_built_again(tmp_path: Path, monkeypatch: 
             (fault,) = collection.verify()
             assert file.name in fault
             assert fault.endswith("Run: lookalike repair")
-            assert len(collection.search(7, k=5)) == 5  # by a scan, where it cannot be opened
+            assert len(collection.search(7, k=5)) == 5  # by a scan, if the index cannot be opened
         assert Collection.repair(tmp_path / "c").left == []
         assert len(list((tmp_path / "c" / "indexes").iterdir())) == 2
 
@@ -428,7 +426,7 @@ TOKENS = [
 
 @pytest.fixture
 def served(damaged: Path) -> Path:
-    """A collection that was served: it has tokens, jobs and a backup with both."""
+    """A collection with tokens and jobs of a service, and a backup with both."""
     Access(damaged).add("anna", "view")
     with closing(JobLedger(damaged, bool)) as ledger:
         for number in range(1, 31):
@@ -477,7 +475,7 @@ def test_a_damaged_ledger_is_restored_from_a_backup(served: Path, harm, capsys) 
             collection.backup(served.with_name("b"))
     assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
     assert " restored from the backup; any others are lost. The damaged file is kept as " in capsys.readouterr().out
-    # Of the file itself, more than the backup has may be left: it also has the job that has not ended.
+    # The damaged file can have more jobs than the backup: it also has the unfinished job.
     assert read_jobs(served)[:29] == list(range(1, 30))
     assert run(["-c", str(served), "verify"]) == 0
 
@@ -527,7 +525,7 @@ def test_stats_and_the_command_line_name_quarantined_files(damaged: Path, capsys
     assert capsys.readouterr().out == "Nothing needed repair.\n"
 
 
-def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tmp_path: Path) -> None:
+def test_a_service_survives_the_truncation_of_an_open_segment(damaged: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lookalike", "-c", str(damaged), "serve", "--port", "0"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -553,7 +551,7 @@ def test_a_service_outlives_a_segment_that_is_cut_off_under_it(damaged: Path, tm
     assert process.returncode == 0
 
 
-def test_a_backup_that_holds_a_damaged_access_json_does_not_restore_it(served: Path, capsys) -> None:
+def test_a_damaged_access_json_is_not_restored_from_a_backup(served: Path, capsys) -> None:
     (served / "access.json").write_text(json.dumps({"tokens": [{**TOKENS[0], "role": "king"}]}))
     with Collection(served) as collection:
         collection.backup(served.with_name("b"))
@@ -561,7 +559,7 @@ def test_a_backup_that_holds_a_damaged_access_json_does_not_restore_it(served: P
     assert "has no valid token" in capsys.readouterr().out
 
 
-def test_a_backup_given_as_a_collection_and_the_reverse_are_named(damaged: Path, capsys) -> None:
+def test_a_backup_given_as_a_collection_or_the_reverse_is_reported(damaged: Path, capsys) -> None:
     backup = damaged.with_name("b")
     assert run(["-c", str(backup), "repair"]) == 2
     assert f"{backup} is a backup, not a collection." in capsys.readouterr().err
@@ -576,7 +574,7 @@ def test_commands_in_json_name_the_collection(damaged: Path, capsys) -> None:
     assert fault.endswith(f"Run: lookalike -c {damaged} repair")
 
 
-def test_repair_removes_what_a_killed_repair_left(damaged: Path) -> None:
+def test_repair_removes_the_files_of_a_killed_repair(damaged: Path) -> None:
     (damaged / ".judgements.sqlite.1-2.part").write_bytes(b"half")
     assert Collection.repair(damaged).left == []
     assert not list(damaged.glob(".*.part"))
@@ -613,7 +611,7 @@ def test_damaged_tokens_do_not_replace_those_of_a_backup(served: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["catalogue.sqlite", "judgements.sqlite"])
-def test_a_database_without_tables_is_damage_and_not_a_new_one(damaged: Path, name: str) -> None:
+def test_a_database_without_tables_is_damaged_and_not_new(damaged: Path, name: str) -> None:
     (damaged / name).unlink()
     with closing(sqlite3.connect(damaged / name)) as db:
         db.execute("CREATE TABLE x (y)")

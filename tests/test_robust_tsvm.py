@@ -13,7 +13,7 @@ from reference import tsvm
 
 
 def two_clouds(n, d, gap, seed, unlabelled=0.5):
-    """Rows and labels of two clouds `gap` apart; some rows have lost their label."""
+    """Rows and labels of two clouds at a distance of `gap`. Some rows are unlabelled."""
     random = np.random.default_rng(seed)
     y = np.where(random.random(n) < 0.5, -1, 1)
     y[:2] = -1, 1
@@ -25,7 +25,7 @@ def two_clouds(n, d, gap, seed, unlabelled=0.5):
 
 
 @parametrize_with_checks([RobustTsvm()])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
@@ -36,7 +36,7 @@ def test_it_is_an_estimator_of_scikit_learn(estimator, check):
     single=st.booleans(),
     count=st.integers(1, 40),
 )
-def test_steps_are_those_of_the_plain_algorithm_and_each_ends_on_the_constraint(seed, bound, single, count):
+def test_steps_equal_the_plain_algorithm_and_each_ends_on_the_constraint(seed, bound, single, count):
     random = np.random.default_rng(seed)
     n, d = 12, 5
     X = random.normal(size=(n, d)).astype(np.float32 if single else np.float64)
@@ -69,7 +69,7 @@ def test_steps_are_those_of_the_plain_algorithm_and_each_ends_on_the_constraint(
     balance=st.sampled_from(BALANCES),
     C=st.sampled_from([0.01, 1.0, 100.0]),
 )
-def test_the_objective_never_rises_and_is_the_papers(n, gap, seed, loss, balance, C):
+def test_the_objective_is_that_of_the_paper_and_never_rises(n, gap, seed, loss, balance, C):
     X, y, _ = two_clouds(n, 4, gap, seed)
     machine = RobustTsvm(C=C, C_unlabelled=C / 5, loss=loss, balance=balance).fit(X, y)
     assert (np.diff(machine.objectives_) <= 0).all()
@@ -80,7 +80,7 @@ def test_the_objective_never_rises_and_is_the_papers(n, gap, seed, loss, balance
 @pytest.mark.parametrize("balance", BALANCES)
 @settings(max_examples=20, deadline=None)
 @given(n=st.integers(10, 80), gap=st.floats(0, 6), seed=st.integers(0, 2**32))
-def test_the_fitted_plane_holds_the_balance_constraint(balance, n, gap, seed):
+def test_the_fitted_plane_satisfies_the_balance_constraint(balance, n, gap, seed):
     X, y, _ = two_clouds(n, 3, gap, seed)
     y[2] = 0
     machine = RobustTsvm(balance=balance).fit(X, y)
@@ -96,7 +96,7 @@ def test_the_level_is_the_mean_label_or_the_mean_score_of_the_start(monkeypatch)
     assert np.isnan(RobustTsvm().fit(X[y != 0], y[y != 0]).level_)
 
 
-def test_the_minimum_is_that_of_scikit_learns_machine_where_all_rows_have_labels():
+def test_the_minimum_equals_that_of_scikit_learn_if_all_rows_have_labels():
     X, _, y = two_clouds(300, 4, 2.0, 3)
     ours = RobustTsvm(C=0.5, loss="hinge", passes=200).fit(X, y)
     theirs = SVC(C=0.5, kernel="linear").fit(X, y)
@@ -111,18 +111,18 @@ def test_unlabelled_rows_move_the_plane_away_from_them():
     X = np.stack([1.5 * y + 0.3 * random.normal(size=400), 1.5 * random.normal(size=400)], axis=1)
     few = np.zeros(400, int)
     few[[0, 1, 200, 201]] = -1, -1, 1, 1
-    X[[0, 1, 200, 201], 1] = -1.5, -1, 1, 1.5  # these four suggest a plane that is askew
+    X[[0, 1, 200, 201], 1] = -1.5, -1, 1, 1.5  # these four suggest a tilted plane
     alone = RobustTsvm().fit(X[few != 0], few[few != 0]).score(X, y)
     assert alone < 0.95
     assert RobustTsvm(C=10, C_unlabelled=0.1).fit(X, few).score(X, y) > 0.99
 
 
-def test_noise_in_labels_costs_the_ramp_less_than_the_hinge():
+def test_label_noise_hurts_the_ramp_less_than_the_hinge():
     cost = {loss: [] for loss in LOSSES}
     for seed in range(5):
         random = np.random.default_rng(seed)
         X, _, y = two_clouds(600, 20, 4.0, seed)
-        X[random.random(600) < 0.3] *= 4  # rows far out: a wrong label there weighs much
+        X[random.random(600) < 0.3] *= 4  # a wrong label on a distant row has a large effect
         noisy = np.where(random.random(600) < 0.2, -y, y)
         fresh, _, truth = two_clouds(4000, 20, 4.0, 100 + seed)
         for loss in LOSSES:
@@ -131,7 +131,7 @@ def test_noise_in_labels_costs_the_ramp_less_than_the_hinge():
     assert np.mean(cost["ramp"]) < 0.7 * np.mean(cost["hinge"])
 
 
-def test_labels_may_be_any_two_and_zero_is_unlabelled_only_beside_minus_one():
+def test_any_two_labels_are_accepted_and_zero_means_unlabelled_only_with_minus_one():
     X, _, y = two_clouds(100, 3, 5.0, 0)
     named = RobustTsvm().fit(X, np.where(y > 0, "owl", "cat"))
     assert named.classes_.tolist() == ["cat", "owl"]
@@ -166,7 +166,7 @@ def test_zero_rows_are_accepted():
         ({"passes": 0}, "passes must be a whole number of at least 1. Got 0"),
     ],
 )
-def test_bad_parameters_are_refused(change, message):
+def test_invalid_parameters_are_rejected(change, message):
     with pytest.raises(InputError, match=message):
         RobustTsvm(**change).fit([[0.0], [1.0]], [-1, 1])
 
@@ -179,7 +179,7 @@ def test_bad_parameters_are_refused(change, message):
         ([1, 2, 3], "must contain 2 classes .* Got 3 classes"),
     ],
 )
-def test_labels_that_are_not_of_two_classes_are_refused(y, message):
+def test_labels_must_be_of_two_classes(y, message):
     with pytest.raises(InputError, match=message):
         RobustTsvm().fit([[0.0], [1.0], [2.0]], y)
 

@@ -1,4 +1,4 @@
-"""A round: never worse than no feedback, says what it presumes, raises errors on bad input."""
+"""A round is never worse than no feedback, reports assumed negatives, and raises errors on invalid input."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def mark(items, signs):
 
 
 def session(i, rounds=6, **options):
-    """Precision by round, and that of no feedback at all, for a session that looks for class i % 10."""
+    """Precision per round, and precision without feedback, of a session that searches for class i % 10."""
     user = EmulatedUser(ids, ids[labels == i % 10])
     items, signs = user.start(np.random.default_rng(i))
     plain = index.search(PointQuery(X[items[:1]]), 60).ids[0]
@@ -62,7 +62,7 @@ def test_with_one_example_the_ranking_is_that_of_a_search_by_example():
     assert played.estimate is None
 
 
-def test_questions_are_neither_marked_nor_skipped_and_skipped_items_stay_ranked():
+def test_questions_exclude_marked_and_skipped_items_but_skipped_items_are_ranked():
     marks = mark([0, 1, 2, 100, 200, 300], [1, 1, 1, -1, -1, -1])
     first = run_round(index, marks)
     skipped = first.questions
@@ -90,7 +90,7 @@ def test_with_only_negatives_the_ranking_moves_away_from_them():
     assert len(played.questions) == 9
 
 
-def test_a_collection_of_three():
+def test_a_collection_of_three_pictures_is_enough():
     tiny = Flat()
     tiny.add(np.array([7, 8, 9]), X[:3])
     one = run_round(tiny, Marks(np.array([7]), X[:1], np.array([1], np.int8)), k=50)
@@ -114,7 +114,7 @@ def test_a_mark_of_a_removed_item_still_counts():
     assert len(run_round(smaller, mark([0, 1, 100], [1, 1, -1]), among=np.array([0, 1, 2])).best) == 2
 
 
-def test_a_round_says_when_a_class_is_complete_and_not_before():
+def test_a_round_suggests_to_stop_only_when_a_class_is_complete():
     far, classes = clusters(classes=4, per_class=20, spread=0.1)
     small = Flat()
     small.add(np.arange(80), far)
@@ -141,7 +141,7 @@ def test_an_emulated_session_ends_when_nothing_is_left_to_ask():
     assert_array_equal(last.X, X[last.ids])
 
 
-def test_other_learners_and_strategies_may_be_used():
+def test_other_learners_and_strategies_can_be_used():
     played = run_round(index, mark([0, 1, 100], [1, 1, -1]), learner=Svdd(), strategy="maximum")
     assert played.estimate is None
     assert len(played.questions) == 9
@@ -151,7 +151,7 @@ def test_other_learners_and_strategies_may_be_used():
 
 
 class NearestPositive:
-    """A learner of a third kind, with nothing but the protocol: it ranks by similarity to the first positive mark."""
+    """A custom learner with only the protocol. It ranks by similarity to the first positive mark."""
 
     kernel, gamma_ = "linear", 1.0
 
@@ -191,13 +191,11 @@ def test_the_same_marks_are_ranked_the_same_in_every_round():
         assert_array_equal(first.scores, later.scores)
         assert first.estimate == later.estimate
         assert not np.array_equal(first.questions, later.questions)
-    alone = mark([0, 100], [1, -1])  # presumed marks depend on the seed
-    assert not np.array_equal(
-        run_round(index, alone, seed=4).scores, run_round(index, alone, seed=5).scores
-    )  # others presumed
+    alone = mark([0, 100], [1, -1])  # assumed negatives depend on the seed
+    assert not np.array_equal(run_round(index, alone, seed=4).scores, run_round(index, alone, seed=5).scores)
 
 
-def test_only_what_may_be_ranked_counts_as_found():
+def test_only_items_that_can_be_ranked_count_as_found():
     marks = mark([0, 1, 2, 100, 200, 300], [1, 1, 1, -1, -1, -1])
     assert run_round(index, marks).found == 3
     some = run_round(index, marks, among=np.append(ids[2:30], 400))

@@ -1,4 +1,4 @@
-"""The same photo, altered, against another photo of the same kind."""
+"""Altered copies of a photo are distinguished from other photos of the same kind."""
 
 import io
 
@@ -33,7 +33,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_a_copy_is_the_same_photo_either_way_round(photos, way):
+def test_a_copy_is_the_same_photo_in_either_order(photos, way):
     missed = 0
     for photo in list(photos.values())[::4]:
         one, other = shrink(photo), shrink(COPIES[way](photo))
@@ -42,7 +42,7 @@ def test_a_copy_is_the_same_photo_either_way_round(photos, way):
     assert missed <= 1
 
 
-def test_a_picture_is_itself(photos):
+def test_a_picture_is_the_same_photo_as_itself(photos):
     small = shrink(photos["beach-000"])
     assert difference(small, small) < 0.001
 
@@ -56,7 +56,7 @@ def test_other_pictures_of_the_same_kind_are_not_the_same_photo(photos):
     assert wrong == []
 
 
-def test_a_mirrored_a_turned_and_a_recoloured_picture_are_not_the_same_photo(photos):
+def test_mirrored_rotated_and_recoloured_pictures_are_not_the_same_photo(photos):
     photo = photos["beach-001"]
     small = shrink(photo)
     assert difference(small, shrink(np.ascontiguousarray(photo[:, ::-1]))) > SAME
@@ -65,13 +65,13 @@ def test_a_mirrored_a_turned_and_a_recoloured_picture_are_not_the_same_photo(pho
     assert difference(small, shrink(np.ascontiguousarray(photo[..., ::-1]))) > SAME
 
 
-def test_pictures_of_nothing_are_compared_by_their_shade():
+def test_pictures_of_one_colour_are_compared_by_their_shade():
     def plain(*color, size=(60, 90)):
         return shrink(np.full((*size, 3), color, np.uint8))
 
     assert difference(plain(200, 200, 200), plain(201, 200, 200)) <= SAME
     assert difference(plain(200, 200, 200), plain(120, 120, 120)) > SAME
-    assert difference(plain(255, 0, 0), plain(0, 130, 0)) > SAME  # much the same grey
+    assert difference(plain(255, 0, 0), plain(0, 130, 0)) > SAME  # nearly the same grey
     assert difference(plain(200, 200, 200), plain(200, 200, 200, size=(90, 60))) > SAME
 
 

@@ -16,7 +16,7 @@ SOME = np.where(np.arange(150) % 4 == 0, -1, Y)
 
 
 @parametrize_with_checks([Sdh(bits=8)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
@@ -29,7 +29,7 @@ def test_the_loss_never_rises(seed, nu, lam):
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 6), bits=st.integers(1, 5))
-def test_no_single_bit_could_be_better(seed, n, bits):
+def test_flipping_a_single_bit_never_reduces_the_loss(seed, n, bits):
     random = np.random.default_rng(seed)
     B = random.choice(np.array([-1, 1], np.float32), (n, bits))
     labels, W, pull = random.random((n, 2)), random.normal(size=(bits, 2)), random.normal(size=(n, bits))
@@ -73,7 +73,7 @@ def test_bits_are_the_signs_of_scores():
     assert coder.encode(np.empty((0, 5))).shape == (0, 2)
 
 
-def test_scores_are_kernels_with_the_anchors():
+def test_scores_are_computed_from_kernels_with_the_anchors():
     coder = Sdh(bits=8, anchors=30).fit(X + 100, Y)
     away = np.square((X + 100)[:, None] - coder.anchors_[None].astype(np.float64)).sum(axis=2)
     assert coder.width_ == pytest.approx(away.mean(), rel=1e-3)
@@ -81,25 +81,25 @@ def test_scores_are_kernels_with_the_anchors():
     np.testing.assert_allclose(coder.project(X + 100), expected, rtol=1e-3, atol=1e-3 * np.abs(coder.P_).max())
 
 
-def test_rows_without_a_label_do_not_count_and_many_are_sampled(monkeypatch):
+def test_unlabelled_rows_are_ignored_and_many_rows_are_sampled(monkeypatch):
     expected = Sdh(bits=8).fit(X[SOME >= 0], SOME[SOME >= 0])
     np.testing.assert_array_equal(Sdh(bits=8).fit(X, SOME).P_, expected.P_)
     monkeypatch.setattr("lookalike.codes.sdh.ROWS", 50)
     assert Sdh(bits=8).fit(X, SOME).anchors_.shape == (50, 5)
 
 
-def test_several_labels_a_row_are_taken():
+def test_several_labels_per_row_are_accepted():
     labels = np.random.default_rng(0).random((150, 3)) < 0.5
     assert Sdh(bits=8).fit(X, labels).encode(X).shape == (150, 1)
 
 
-def test_it_is_saved_as_arrays_and_comes_back():
+def test_it_is_saved_as_arrays_and_restored():
     coder = registry.create("coder", "sdh(bits=8, anchors=9)").fit(X, Y)
     again = registry.restore("coder", registry.spec_of(coder), registry.state_of(coder))
     np.testing.assert_array_equal(again.encode(X), coder.encode(X))
 
 
-def test_rows_all_alike_are_taken():
+def test_equal_rows_are_accepted():
     assert np.isfinite(Sdh(bits=8).fit(np.zeros((150, 5)), Y).project(np.zeros((2, 5)))).all()
 
 
@@ -114,17 +114,17 @@ def test_rows_all_alike_are_taken():
         ({"random_state": None}, "random_state must be a whole number of at least 0. Got None"),
     ],
 )
-def test_bad_parameters_are_refused(change, message):
+def test_invalid_parameters_are_rejected(change, message):
     with pytest.raises(InputError, match=message):
         Sdh(**change).fit(X, Y)
 
 
 @pytest.mark.parametrize("y", [None, np.full(150, -1), np.zeros(150)])
-def test_labels_that_cannot_be_learned_from_are_refused(y):
+def test_unusable_labels_are_rejected(y):
     with pytest.raises(InputError, match="y"):
         Sdh().fit(X, y)
 
 
-def test_an_unfitted_one_says_so():
+def test_an_unfitted_coder_raises_an_error():
     with pytest.raises(NotFittedError):
         Sdh().encode(X)

@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize("kind", [Mmc, DmlEig])
 
 
 @parametrize_with_checks([Mmc(pairs=200), DmlEig(pairs=200), Sdpm(triplets=300)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
@@ -34,14 +34,14 @@ def soft_least(squares, mu):
 
 @BOTH
 @pytest.mark.parametrize("seed", range(3))
-def test_no_other_metric_does_better(kind, seed):
-    """Against a search over all metrics LᵀL of two columns that keep alike pairs at 1 in the mean."""
+def test_no_other_metric_has_a_better_objective(kind, seed):
+    """Compare with a search over all two-column metrics LᵀL for which the mean over similar pairs is 1."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(40, 2)) @ random.normal(size=(2, 2))
     alike, unlike = draw_pairs(random.integers(0, 3, 40), 60, random)
     part = kind(lam=0, max_iterations=4_000, tolerance=1e-5).fit(rows, alike=alike, unlike=unlike)
     near, far = (rows[pairs[:, 0]] - rows[pairs[:, 1]] for pairs in (alike, unlike))
-    # The soft-min is a hundredth of the mean of whitened differences, over whose dimensions trace 1 is spread.
+    # mu of the soft-min is a hundredth of the mean whitened difference, divided by the number of dimensions.
     inverse = np.linalg.inv(near.T @ near / len(near))
     mu = 0.01 * np.mean(np.einsum("md,md->m", far @ inverse, far)) / 2
 
@@ -58,7 +58,7 @@ def test_no_other_metric_does_better(kind, seed):
     assert np.mean(np.sum((near @ part.W_.T) ** 2, axis=1)) == pytest.approx(1, rel=1e-3)
 
 
-def test_mmc_comes_at_least_as_near_the_optimum_as_metric_learn():
+def test_mmc_is_at_least_as_close_to_the_optimum_as_metric_learn():
     theirs = np.load(Path(__file__).parent / "golden" / "metric_learn.npz")
     rows, pairs = theirs["X"], {name: theirs[name] for name in ("alike", "unlike")}
     W = Mmc(lam=0).fit(rows, **pairs).W_.astype(np.float64)
@@ -74,7 +74,7 @@ def test_mmc_comes_at_least_as_near_the_optimum_as_metric_learn():
     assert ours == pytest.approx(objective(theirs["mmc"]), rel=0.1)
 
 
-def test_gradients_are_the_limits_of_finite_differences():
+def test_gradients_equal_finite_differences():
     far, root = random.normal(size=(9, 3)), random.normal(size=(3, 3))
     B = root @ root.T
     for function, options in ((mean_distance, (far,)), (least_distance, (far, 0.7))):
@@ -84,7 +84,7 @@ def test_gradients_are_the_limits_of_finite_differences():
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(3, 12))
-def test_pairs_are_alike_and_unlike_and_never_a_row_with_itself(seed, n):
+def test_pairs_are_similar_or_dissimilar_and_never_a_row_with_itself(seed, n):
     random = np.random.default_rng(seed)
     codes = np.unique(np.r_[0, 1, 1, random.integers(0, 4, n)], return_inverse=True)[1]
     alike, unlike = draw_pairs(codes, 300, random)
@@ -95,19 +95,19 @@ def test_pairs_are_alike_and_unlike_and_never_a_row_with_itself(seed, n):
 
 
 @BOTH
-def test_rows_find_their_like_better_than_before(kind):
+def test_the_metric_improves_retrieval(kind):
     Z = kind(pairs=1_000).fit(X, Y).transform(X)
     assert retrieval(Z, Y) > retrieval(X, Y) + 0.1
 
 
-def test_torch_gives_the_same_numbers():
+def test_torch_gives_the_same_results():
     torch = pytest.importorskip("torch")
     ours, theirs = (Mmc(pairs=100).fit(rows, y) for rows, y in ((X, Y), (torch.from_numpy(X), torch.from_numpy(Y))))
     np.testing.assert_allclose(theirs.transform(torch.from_numpy(X)).numpy(), ours.transform(X), atol=1e-4)
 
 
 @BOTH
-def test_what_cannot_be_learned_from_is_refused(kind):
+def test_unusable_training_data_is_rejected(kind):
     with pytest.raises(InputError, match="a different label for each row"):
         kind().fit(X, np.arange(150))
     with pytest.raises(InputError, match="at least 2 classes"):
@@ -123,14 +123,14 @@ def test_what_cannot_be_learned_from_is_refused(kind):
 
 
 @BOTH
-def test_rows_all_alike_and_equal_pairs_give_finite_numbers(kind):
+def test_equal_rows_and_equal_pairs_give_finite_values(kind):
     assert np.isfinite(kind(pairs=20).fit(np.ones((6, 4)), np.arange(6) % 2).transform(X)).all()
     assert np.isfinite(kind(pairs=20).fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1]).transform(X)).all()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]))
-def test_the_margin_is_the_best_and_its_gradient_the_limit_of_finite_differences(seed, cost):
+def test_the_margin_is_optimal_and_its_gradient_equals_finite_differences(seed, cost):
     random = np.random.default_rng(seed)
     near, far, half = random.normal(size=(7, 3)), 1.5 * random.normal(size=(7, 3)), random.normal(size=(3, 3))
     B = half @ half.T / np.trace(half @ half.T)
@@ -168,7 +168,7 @@ def test_no_other_metric_has_a_larger_margin(seed):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
-def test_triplets_are_those_of_a_plain_search(seed):
+def test_triplets_equal_those_of_a_plain_search(seed):
     random = np.random.default_rng(seed)
     rows, codes = random.normal(size=(15, 2)), np.r_[0, 1, random.integers(0, 3, 13)]
     expected = []
@@ -179,11 +179,11 @@ def test_triplets_are_those_of_a_plain_search(seed):
     assert nearest_triplets(rows, codes, np.arange(10)).tolist() == expected
 
 
-def test_sdpm_finds_rows_of_the_same_class_better_than_before():
+def test_sdpm_improves_retrieval():
     assert retrieval(Sdpm().fit(X, Y).transform(X), Y) > retrieval(X, Y) + 0.1
 
 
-def test_sdpm_rejects_what_it_cannot_learn_from():
+def test_sdpm_rejects_unusable_training_data():
     with pytest.raises(InputError, match="a different label for each row"):
         Sdpm().fit(X, np.arange(150))
     with pytest.raises(InputError, match="at least 2 classes"):
@@ -196,5 +196,5 @@ def test_sdpm_rejects_what_it_cannot_learn_from():
         Sdpm(cost=0).fit(X, Y)
 
 
-def test_sdpm_of_equal_rows_gives_finite_numbers():
+def test_sdpm_of_equal_rows_gives_finite_values():
     assert np.isfinite(Sdpm().fit(np.ones((6, 4)), np.arange(6) % 2).transform(X)).all()

@@ -82,7 +82,7 @@ def test_a_cookie_is_signed_expires_and_is_invalid_without_its_token(tmp_path, m
     forged += [f"{name}.{identity}.²³.{signature}", f"{name}.{identity}.{'9' * 40}.{signature}", f"{name}.{identity}.é"]
     for wrong in forged:
         assert access.identify({b"cookie": f"lookalike={wrong}".encode("latin-1")}) is None
-    for now in (start - 3_600, start + module.COOKIE_S):  # the clock may also be set back
+    for now in (start - 3_600, start + module.COOKIE_S):  # also if the clock was set back
         monkeypatch.setattr(module.time, "time", lambda now=now: now)
         assert access.identify(headers(cookie=f"lookalike={cookie}")) == Person("anna", "judge")
     monkeypatch.setattr(module.time, "time", lambda: start + module.COOKIE_S + 1)
@@ -129,7 +129,7 @@ def test_hostile_cookies_are_rejected_cheaply_even_if_the_owner_of_a_token_signs
     forged = [cookie_serializer(Entry("anna", "view", "0" * 64, 0.0)).dumps(identity) for identity in (*ids, bomb)]
     values = [f"anna.{value}" for value in signed + forged]
     values += ["\0", "anna.\0", "é" * 60_000, "anna." * 12_000, "." * 60_000, "%" * 60_000, "A" * 60_000]
-    assert max(map(len, values)) <= 64 * 2**10  # what the server accepts
+    assert max(map(len, values)) <= 64 * 2**10  # the limit of the server
     tracemalloc.start()
     try:
         for value in values:
@@ -168,7 +168,7 @@ def test_logging_out_revokes_one_cookie_in_all_processes(tmp_path, monkeypatch):
     access.log_out(access.make_cookie(anna))
     assert marker.exists()
     monkeypatch.setattr(module.time, "time", lambda: start + module.COOKIE_S + 1)
-    access.log_out(access.make_cookie(anna))  # also removes expired files
+    access.log_out(access.make_cookie(anna))  # this also removes expired files
     ends = sorted(int(file.name.split("-")[0]) for file in (tmp_path / "logouts").iterdir())
     assert ends == [start + 2 * module.COOKIE_S, start + 2 * module.COOKIE_S + 1]
 
@@ -238,7 +238,7 @@ def test_no_token_of_a_damaged_file_is_accepted_but_its_valid_tokens_can_be_salv
     assert salvage(path) == (entries, 0)
 
 
-def test_a_folder_named_access_json_is_damage(tmp_path):
+def test_a_folder_named_access_json_counts_as_damage(tmp_path):
     (tmp_path / "access.json").mkdir()
     with pytest.raises(DamagedError, match=r"lookalike repair$"):
         Access(tmp_path, "owner").identify({})
@@ -260,13 +260,13 @@ def test_a_damaged_access_file_is_reported_without_its_path(own):
         assert service.client.get("/api/v1/items").status_code == 200
 
 
-def test_local_clients_have_the_role_manage_until_there_is_a_token(own):
+def test_local_clients_have_the_role_manage_until_a_token_exists(own):
     with running(own) as service:
         assert service.get("/collection")["me"]["role"] == "manage"
         mine = add_token(own, "anna", "view")
         assert "needs a token" in error(service.client.get("/api/v1/items"), 401, "token")
         error(service.client.get("/metrics"), 401, "token")
-        assert service.client.get("/").status_code == 200  # to log in
+        assert service.client.get("/").status_code == 200  # the page is needed to log in
         assert service.get("/collection", headers=mine)["me"] == {"name": "anna", "role": "view"}
         Access(own).remove("anna")
         assert service.get("/collection")["me"]["role"] == "manage"
@@ -331,7 +331,7 @@ def test_requests_beyond_a_role_are_rejected(own):
         ):
             message = error(service.client.post(f"/api/v1{path}", json=body, headers=judge), 403, "refused")
             assert "needs the role manage; judge has judge" in message
-        for role in ("manage", "admin"):  # claims of a client have no effect
+        for role in ("manage", "admin"):  # a client cannot choose its role
             more = {**guest, "X-Role": role, "X-Forwarded-User": "chief"}
             assert service.client.post("/api/v1/classes/delete", json={"name": "x"}, headers=more).status_code == 403
         assert service.get("/collection", headers=guest)["sources"] == []

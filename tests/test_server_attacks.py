@@ -1,4 +1,4 @@
-"""The attack list: each is refused, in the one shape, logged, and the service lives."""
+"""Attacks on the service: each is rejected with the common error shape and logged, and the service continues."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ def service(shelf, tmp_path_factory):
 
 
 def forged_cookie(name):
-    """A cookie that is right in all but its signature."""
+    """A cookie that is valid except for its signature."""
     wrong_key = cookie_serializer(Entry(name, "view", "0" * 64, 0.0))
     return f"{name}.{wrong_key.dumps(secrets.token_urlsafe(16))}"
 
@@ -66,7 +66,7 @@ def alive(service):
 
 
 def raw(service, request, wait=TIMEOUT_S):
-    """What comes back for bytes that no decent client would send, until the other side closes or has answered."""
+    """Send invalid bytes; return everything received until the service has answered or closed the connection."""
     with service.connect() as connection:
         connection.settimeout(wait)
         connection.sendall(request)
@@ -82,7 +82,7 @@ def raw(service, request, wait=TIMEOUT_S):
 
 
 def statuses(connection):
-    """Of all answers, until the other side closes."""
+    """Status codes of all responses until the service closes the connection."""
     answers = b""
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(2**16):
@@ -91,12 +91,12 @@ def statuses(connection):
 
 
 def sockets(service):
-    """The service's own ends of its connections."""
+    """The connections of the service, on its side."""
     return [one for one in psutil.Process().net_connections("tcp") if one.laddr[1] == service.port]
 
 
 def dropped(connection, data, every_s):
-    """Send this again and again; whether the other side has had enough at some time."""
+    """Send this repeatedly; return whether the service closes the connection."""
     deadline = time.monotonic() + TIMEOUT_S
     with contextlib.suppress(OSError):
         while time.monotonic() < deadline:
@@ -106,7 +106,7 @@ def dropped(connection, data, every_s):
 
 
 @pytest.mark.parametrize("path", TRAVERSALS)
-def test_no_path_leads_out(service, item, path):
+def test_no_path_leads_outside(service, item, path):
     places = [
         f"/{path}",
         f"/static/{path}",
@@ -137,7 +137,7 @@ def test_no_path_leads_out(service, item, path):
     error(service.client.get("/api/v1/classes/one", params={"name": path}), 404, "missing")
 
 
-def test_an_upload_above_the_limit_is_refused_before_it_is_read(shelf):
+def test_an_upload_above_the_limit_is_rejected_before_it_is_read(shelf):
     with running(shelf, budget=quick(upload_bytes=100_000, json_bytes=1_000)) as service:
         assert "must not exceed 165,536 bytes" in error(service.upload(bytes(200_000)), 413, "too-large")
         error(service.client.post("/api/v1/search", content=b"[" * 2_000), 413, "too-large")
@@ -150,12 +150,12 @@ def test_an_upload_above_the_limit_is_refused_before_it_is_read(shelf):
         kind = {"Content-Type": "multipart/form-data; boundary=x"}
         error(
             service.client.post("/api/v1/uploads", content=drip(), headers=kind), 413, "too-large"
-        )  # no length: counted
+        )  # without a length, bytes are counted
         for length in (b"-1", b"1e3", b"99999999999999999999", b"5, 6"):
             assert raw(service, POST + b"Content-Length: " + length + b"\r\n\r\n").split(b" ")[1] in (b"400", b"413")
 
 
-def test_a_page_of_another_site_is_refused(service, item):
+def test_requests_from_pages_of_other_sites_are_rejected(service, item):
     body = {"examples": [{"id": item}]}
     host = f"127.0.0.1:{service.port}"
     for origin in (
@@ -174,7 +174,7 @@ def test_a_page_of_another_site_is_refused(service, item):
     ours = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
     assert service.client.post("/api/v1/search", json=body, headers=ours).status_code == 200
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    assert service.client.get("/", headers=link).status_code == 200  # a link may lead here
+    assert service.client.get("/", headers=link).status_code == 200  # links from other sites are allowed
     plain = service.client.post("/api/v1/search", json=body, headers={"X-Lookalike": "0"})
     assert "X-Lookalike" in error(plain, 403, "refused")
     form = service.client.post(
@@ -184,7 +184,7 @@ def test_a_page_of_another_site_is_refused(service, item):
     assert "access-control-allow-origin" not in service.client.options("/api/v1/items", headers=ours).headers
 
 
-def test_a_name_that_is_not_ours_is_refused(service):
+def test_unknown_host_names_are_rejected(service):
     for host in (
         "evil.example",
         "evil.example:80",
@@ -221,12 +221,12 @@ def test_wrong_tokens_are_limited_and_never_lock_out_valid_ones(shelf, tmp_path,
         assert service.client.get("/api/v1/items", headers=mine).status_code == 200
         token = mine["Authorization"].removeprefix("Bearer ")
         service.post("/login", {"token": token}, headers={"Cookie": forged_cookie("anna")})
-        assert service.get("/collection")["me"]["name"] == "anna"  # by the cookie
+        assert service.get("/collection")["me"]["name"] == "anna"  # authenticated by the cookie
     assert "Rejected a request from 127.0.0.1 with status 401" in caplog.text
     assert secret not in caplog.text
 
 
-def test_forged_cookies_are_limited_for_the_person_they_name(shelf, tmp_path):
+def test_forged_cookies_are_rate_limited_per_user_name(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     access = Access(own)
     for name in ("anna", "bert"):
@@ -256,13 +256,13 @@ def test_forged_cookies_are_limited_for_the_person_they_name(shelf, tmp_path):
     with Collection(own) as collection:
         checks = create_app(collection, Settings(rates=Rates(login=(0.01, 5))), access)
         seen = [status(forged_cookie("anna"), f"192.0.2.{number}") for number in range(8)]
-        assert seen == [401] * 5 + [429] * 3  # each from an address of its own
+        assert seen == [401] * 5 + [429] * 3  # each request has a different address
         assert status(forged_cookie("bert"), "192.0.2.7") == 401
         assert status(access.make_cookie(Person("anna", "view")), "192.0.2.7") == 200
         checks.service.close()
 
 
-def test_a_refused_cookie_is_deleted_by_the_browser_and_an_expired_one_is_no_attempt(shelf, tmp_path, monkeypatch):
+def test_rejected_cookies_are_deleted_and_expired_ones_do_not_count_as_attempts(shelf, tmp_path, monkeypatch):
     own = copy_shelf(shelf, tmp_path)
     access = Access(own)
     access.add("anna", "view")
@@ -287,22 +287,22 @@ def test_only_a_valid_bearer_token_replaces_the_header_of_the_page(shelf, tmp_pa
 
     wrong = ("", "x", "Bearer", "Bearer x", "Basic YTpi")
     with running(own) as service:
-        for value in wrong:  # without tokens, each client on this machine is the owner
+        for value in wrong:  # without tokens, every client on this machine is the owner
             assert "X-Lookalike" in error(ask(Authorization=value), 403, "refused")
         valid = add_token(own, "anna", "judge")
         assert ask(**valid).status_code == 200
         cookie = f"lookalike={Access(own).make_cookie(Person('anna', 'judge'))}"
-        for value in ("", "x", "Basic YTpi"):  # no tokens: the cookie counts, and needs the header
+        for value in ("", "x", "Basic YTpi"):  # not a token, so the cookie counts and needs the header
             assert "X-Lookalike" in error(ask(Authorization=value, Cookie=cookie), 403, "refused")
             both = {"Authorization": value, "Cookie": cookie, "X-Lookalike": "1"}
             assert ask(**both).status_code == 200
-        for value in ("Bearer", "Bearer x"):  # a wrong token is refused, whatever the cookie
+        for value in ("Bearer", "Bearer x"):  # a wrong token is rejected even with a valid cookie
             error(ask(Authorization=value, Cookie=cookie), 401, "token")
         twice = b"POST /api/v1/classes/add HTTP/1.1\r\nHost: localhost\r\nAuthorization: x\r\nAuthorization: %s\r\n\r\n"
         assert raw(service, twice % valid["Authorization"].encode()).split(b" ")[1] == b"400"
 
 
-def test_a_flood_is_slowed_down(shelf):
+def test_too_many_requests_are_slowed_down(shelf):
     with running(shelf, rates=Rates(work=(0.1, 3), read=(0.1, 20))) as service:
         item = service.get("/items")["items"][0]["id"]
         body = {"examples": [{"id": item}], "k": 1}
@@ -313,7 +313,7 @@ def test_a_flood_is_slowed_down(shelf):
         assert service.client.get("/healthz").status_code == 200
 
 
-def test_buckets_refill_with_time_and_are_few():
+def test_buckets_refill_with_time_and_are_limited_in_number():
     now = [0.0]
     limiter = RateLimiter(Rates(work=(2.0, 3)), clock=lambda: now[0])
     for _ in range(3):
@@ -326,8 +326,8 @@ def test_buckets_refill_with_time_and_are_few():
     assert limiter.take("work", "anna") == pytest.approx(0.5)
     for number in range(CLIENTS + 10):
         limiter.check("read", str(number))
-    assert len(limiter) == CLIENTS + 2  # of other kinds: anna and bert
-    assert limiter.take("work", "anna") > 0  # many clients of one kind do not make it forget those of another
+    assert len(limiter) == CLIENTS + 2  # two buckets of the other kind: anna and bert
+    assert limiter.take("work", "anna") > 0  # buckets of another kind are not evicted
 
 
 def test_all_addresses_of_an_ipv6_network_share_a_limit():
@@ -352,7 +352,7 @@ def test_headers_cannot_be_injected(service, item):
         assert service.post("/classes/delete", {"name": name})["count"] == made["count"]
 
 
-def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
+def test_log_records_are_single_lines_without_secrets(service, caplog):
     caplog.set_level(logging.INFO, "lookalike.server.requests")
     service.client.get("/api/v1/a%0aFAKE%20line%1b[31m", params={"token": "secret"})
     service.client.get("/api/v1/items", headers={"Authorization": "Bearer secret", "Cookie": "lookalike=secret"})
@@ -368,7 +368,7 @@ def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
         b"GARBAGE\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET /api/v1/items HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody who speaks TLS
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a TLS client
         b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
         POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -376,37 +376,37 @@ def test_a_line_of_the_log_is_one_line_and_holds_no_secret(service, caplog):
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_answered_and_dropped(service, request_):
-    silent = request_.startswith(b"\x16")  # TLS may be met with silence
+def test_invalid_http_gets_an_error_and_is_disconnected(service, request_):
+    silent = request_.startswith(b"\x16")  # no answer to TLS is also allowed
     answer = raw(service, request_, wait=1.0 if silent else TIMEOUT_S)
     if answer or not silent:
         assert answer.split(b" ")[1][:1] == b"4"
-        if b"application/json" in answer:  # uvicorn answers in plain text what never reaches the application
+        if b"application/json" in answer:  # uvicorn answers in plain text if the request does not reach the application
             body = json.loads(answer.partition(b"\r\n\r\n")[2])
             assert body["error"]["kind"] in ("input", "refused", "too-large")
         else:
             assert b"connection: close" in answer.lower()
 
 
-def test_two_lengths_of_one_body_are_refused_and_nothing_behind_it_is_answered(service):
+def test_a_body_with_two_lengths_is_rejected_and_later_requests_are_ignored(service):
     both = POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     with service.connect() as connection:
         connection.sendall(both + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert statuses(connection) == [400]
 
 
-def test_a_head_without_an_end_is_dropped(shelf):
+def test_a_connection_with_an_endless_head_is_closed(shelf):
     with running(shelf) as service, service.connect() as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nX: ")
         assert dropped(connection, b"x" * 2**16, 0.0)
 
 
-def test_the_service_does_not_read_what_follows_an_unanswered_request(shelf):
+def test_the_service_does_not_read_beyond_an_unanswered_request(shelf):
     with running(shelf) as service, service.connect() as connection:
         connection.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nX: ")
         before, sent = psutil.Process().memory_info().rss, 0
         connection.settimeout(1.0)
-        with contextlib.suppress(TimeoutError):  # when the buffers of both ends are full
+        with contextlib.suppress(TimeoutError):  # raised when the buffers on both sides are full
             while sent < 200 * 2**20:
                 sent += connection.send(b"x" * 2**16)
         assert sent < 50 * 2**20
@@ -414,7 +414,7 @@ def test_the_service_does_not_read_what_follows_an_unanswered_request(shelf):
 
 
 @pytest.mark.parametrize("offer", [b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"])
-def test_many_requests_at_once_are_answered_in_order_without_filling_the_log(shelf, offer, caplog):
+def test_many_pipelined_requests_are_answered_in_order_without_filling_the_log(shelf, offer, caplog):
     last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with running(shelf) as service, service.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % offer * 1_000 + last)
@@ -423,7 +423,7 @@ def test_many_requests_at_once_are_answered_in_order_without_filling_the_log(she
     assert caplog.text == ""
 
 
-def test_a_stream_ends_when_its_client_disconnects_with_a_request_behind_it(shelf, monkeypatch):
+def test_a_stream_ends_when_its_client_disconnects_with_another_request_pending(shelf, monkeypatch):
     monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.1)  # a failed write reveals the disconnect
     with running(shelf) as service:
         with service.connect() as connection:
@@ -436,10 +436,10 @@ def test_a_stream_ends_when_its_client_disconnects_with_a_request_behind_it(shel
         until(lambda: "lookalike_event_streams 0\n" in service.client.get("/metrics").text)
 
 
-def test_an_offer_of_another_protocol_is_passed_over(service, item):
+def test_upgrade_requests_to_another_protocol_are_ignored(service, item):
     body = json.dumps({"examples": [{"id": item}], "k": 1}).encode()
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-    for parts in ([body], [body[:5], body[5:]], [b"", body]):  # with the head, in part, after it
+    for parts in ([body], [body[:5], body[5:]], [b"", body]):  # all, a part or nothing with the head
         with service.connect() as connection:
             head = POST + JSON + offer + b"Content-Length: %d\r\n\r\n" % len(body)
             connection.sendall(head + parts[0])
@@ -456,7 +456,7 @@ def test_an_offer_of_another_protocol_is_passed_over(service, item):
         assert len(statuses(connection)) == 1
 
 
-def test_trailers_are_no_headers(shelf, caplog):
+def test_trailers_are_not_headers(shelf, caplog):
     chunked = b"Transfer-Encoding: chunked\r\n"
     with running(shelf) as service:
         bare = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -468,11 +468,11 @@ def test_trailers_are_no_headers(shelf, caplog):
             with contextlib.suppress(OSError):  # the service closes the connection
                 for _ in range(200):
                     connection.sendall(b"a:b\r\n" * 10_000)
-        assert psutil.Process().memory_info().rss - before < 50 * 2**20  # of 10 MB that came, at 20 times their size
+        assert psutil.Process().memory_info().rss - before < 50 * 2**20  # 10 MB were sent
     assert "Traceback" not in caplog.text
 
 
-def test_a_few_requests_at_once_are_answered_in_order(service):
+def test_a_few_pipelined_requests_are_answered_in_order(service):
     one = "GET /api/v1/{} HTTP/1.1\r\nHost: localhost\r\nConnection: {}\r\n\r\n"
     kept = [one.format(path, "keep-alive") for path in ("items?limit=1", "nothing", "collection")]
     with service.connect() as connection:
@@ -480,25 +480,25 @@ def test_a_few_requests_at_once_are_answered_in_order(service):
         assert statuses(connection) == [200, 404, 200, 404]
 
 
-def test_a_body_that_comes_too_slowly_or_never_is_dropped(shelf):
+def test_a_connection_with_a_slow_or_missing_body_is_closed(shelf):
     with running(shelf, budget=quick(idle_s=0.5)) as service:
         head = POST + b"Content-Length: 1000\r\n\r\n"
         answer = raw(service, head + b"{")
         assert answer.split(b" ")[1] == b"408"
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["kind"] == "too-slow"
-        with service.connect() as connection:  # one byte at a time, always in time for the next
+        with service.connect() as connection:  # one byte at a time, each within the read timeout
             connection.sendall(head)
             assert dropped(connection, b" ", 0.05)
 
 
-def test_a_refused_upload_that_goes_on_and_on_is_dropped(shelf):
+def test_a_rejected_upload_that_never_ends_is_cut_off(shelf):
     with running(shelf) as service, service.connect() as connection:
         connection.sendall(POST + b"Content-Length: 9999999999\r\n\r\n")
         assert b" 413 " in connection.recv(1000)
         assert dropped(connection, bytes(1000), 0.02)
 
 
-def test_a_client_that_sends_the_rest_of_a_refused_upload_is_not_cut_off(shelf, monkeypatch):
+def test_a_client_can_finish_sending_a_rejected_upload(shelf, monkeypatch):
     monkeypatch.setattr(request_checks, "LINGER_S", TIMEOUT_S)
     with running(shelf) as service, service.connect() as connection:
         connection.sendall(POST + b"Content-Length: 5000000\r\n\r\n")
@@ -511,7 +511,7 @@ def test_a_client_that_sends_the_rest_of_a_refused_upload_is_not_cut_off(shelf, 
         assert connection.recv(1000) == b""
 
 
-def test_connections_above_the_cap_are_turned_away(shelf):
+def test_connections_above_the_limit_are_rejected(shelf):
     with running(shelf, budget=quick(connections=8)) as service:
         held = [service.connect() for _ in range(8)]
         assert b" 503 " in raw(service, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -520,7 +520,7 @@ def test_connections_above_the_cap_are_turned_away(shelf):
         until(lambda: service.client.get("/healthz").status_code == 200)
 
 
-def test_a_client_that_takes_nothing_is_let_go(shelf, tmp_path):
+def test_a_client_that_does_not_read_is_disconnected(shelf, tmp_path):
     from PIL import Image
 
     large = io.BytesIO()

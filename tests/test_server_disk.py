@@ -1,4 +1,4 @@
-"""A disk that is read-only or full: writes are rejected with a reason, and reading continues."""
+"""A read-only or full disk: the service rejects writes with a reason and continues to answer reads."""
 
 import contextlib
 import shutil
@@ -12,7 +12,7 @@ from serving import copy_shelf, error, running
 
 @pytest.fixture
 def disk(tmp_path):
-    """A small file system of its own."""
+    """A separate small file system."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = shutil.which("mount")

@@ -24,7 +24,7 @@ CHECKS = [not_a_server_error, content_type_conformance, response_schema_conforma
 @pytest.fixture(scope="module")
 def service(shelf, tmp_path_factory):
     def spawn(_):
-        raise OSError(0, "no processes here")  # submitted jobs fail at once
+        raise OSError(0, "no processes here")  # submitted jobs fail immediately
 
     with (
         pytest.MonkeyPatch.context() as patch,

@@ -36,7 +36,7 @@ def test_health_is_ok_and_metrics_count_requests(service):
     assert service.client.get("/metrics").text.count('method="other"') == 1
 
 
-def test_the_summary_of_the_collection(service):
+def test_the_collection_is_summarised(service):
     seen = service.get("/collection")
     assert (seen["name"], seen["items"], seen["classes"], seen["labelled"]) == ("shelf", 60, 12, 60)
     assert [(space["name"], space["items"], space["default"]) for space in seen["spaces"]] == [("color", 60, True)]
@@ -67,12 +67,12 @@ def test_only_items_that_pass_the_filter_are_listed(service):
     assert service.get("/items", params={"min_side": 241})["total"] == 0
     message = error(service.client.get("/api/v1/items", params={"min_side": 9, "max_side": 3}), 422, "input")
     assert "min_side must not exceed max_side" in message
-    costly = {"path": "*a" * 30 + "b"}  # would take SQLite years
+    costly = {"path": "*a" * 30 + "b"}  # SQLite would need years for this pattern
     assert "4 stars" in error(service.client.get("/api/v1/items", params=costly), 422, "input")
     error(service.client.get("/api/v1/export", params=costly), 422, "input")
 
 
-def test_one_item_is_the_same_as_in_the_list(service):
+def test_a_single_item_equals_its_entry_in_the_list(service):
     first = service.get("/items", params={"limit": 1})["items"][0]
     assert service.get(f"/items/{first['id']}") == first
     assert first["name"] == "balloons-000.jpg"
@@ -87,7 +87,7 @@ def test_a_thumbnail_has_the_requested_size_and_is_the_same_from_the_cache(servi
     assert first.content == second.content
     assert first.headers["etag"] == second.headers["etag"]
     assert "immutable" in second.headers["cache-control"]
-    assert second.headers["x-content-type-options"] == "nosniff"  # from the cache, too
+    assert second.headers["x-content-type-options"] == "nosniff"  # also from the cache
     for params in ({"side": 128}, {"side": 64}):
         etag = service.client.get(address, params=params).headers["etag"]
         again = service.client.get(address, params=params, headers={"If-None-Match": etag})
@@ -96,7 +96,7 @@ def test_a_thumbnail_has_the_requested_size_and_is_the_same_from_the_cache(servi
     error(service.client.get(address, params={"side": "²"}), 422, "input")
 
 
-def test_a_thumbnail_that_several_requests_wait_for_is_made_once(service, monkeypatch):
+def test_a_thumbnail_requested_several_times_is_computed_once(service, monkeypatch):
     item = service.get("/items", params={"limit": 1, "offset": 11})["items"][0]
     state, made = service.app.service, []
     picture = state.picture
@@ -107,7 +107,7 @@ def test_a_thumbnail_that_several_requests_wait_for_is_made_once(service, monkey
 
     monkeypatch.setattr(state, "picture", count)
     found = state.item(item["id"])
-    first, second = (state.thumbnail(found, 192) for _ in range(2))  # queued behind each other
+    first, second = (state.thumbnail(found, 192) for _ in range(2))  # the second waits for the first
     assert first == second
     assert len(made) == 1
 
@@ -121,7 +121,7 @@ def test_the_image_is_the_original_file(service):
         assert answer.content == file.read()
 
 
-def test_a_region_is_cut_out(service):
+def test_a_region_is_cropped(service):
     item = service.get("/items", params={"limit": 1})["items"][0]
     answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 200})
     assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
@@ -132,7 +132,7 @@ def test_a_region_is_cut_out(service):
 def test_large_pictures_are_decoded_by_another_process(service, monkeypatch):
     item = service.get("/items", params={"limit": 1})["items"][0]
     monkeypatch.setattr(thumbnails, "LARGE_PIXELS", 0)
-    monkeypatch.setattr(module, "shrink", None)  # what the service itself would decode with
+    monkeypatch.setattr(module, "shrink", None)  # fails if the service itself decodes
     answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 199})
     assert Image.open(io.BytesIO(answer.content)).size == (160, 60)
     large = LargePictures()
@@ -160,7 +160,7 @@ def test_large_pictures_do_not_block_other_requests(shelf, monkeypatch):
             thread.join()
 
 
-def test_a_missing_or_changed_file_is_a_404(tmp_path):
+def test_a_missing_or_changed_file_gives_a_404(tmp_path):
     folder = tmp_path / "few"
     folder.mkdir()
     for name, colour in (("a.png", "red"), ("b.tiff", "green")):
@@ -169,7 +169,7 @@ def test_a_missing_or_changed_file_is_a_404(tmp_path):
         made.add(folder, recipes="color", workers=1)
     with running(tmp_path / "c") as service:
         first, second = service.get("/items")["items"]
-        converted = service.client.get(f"/api/v1/items/{second['id']}/image")  # browsers show no TIFF
+        converted = service.client.get(f"/api/v1/items/{second['id']}/image")  # browsers do not show TIFF files
         assert converted.headers["content-type"] == "image/jpeg"
         assert Image.open(io.BytesIO(converted.content)).size == (40, 30)
         Image.new("RGB", (40, 30), "blue").save(folder / "a.png")
@@ -189,7 +189,7 @@ def test_no_large_picture_is_decoded_after_close(pictures):
         large.shrink(b"", 64)
 
 
-def test_changes_of_another_process_are_visible_at_once(shelf, tmp_path):
+def test_changes_by_another_process_are_visible_immediately(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with running(own) as service:
         assert service.get("/items")["total"] == 60
@@ -201,7 +201,7 @@ def test_changes_of_another_process_are_visible_at_once(shelf, tmp_path):
         found = service.post("/search", {"examples": [{"id": new["id"]}], "k": 1})
         assert found["results"][0]["item"]["id"] == new["id"]
         addresses = [f"/api/v1/items/{new['id']}/{what}" for what in ("thumbnail", "image", "region?box=0,0,1,1")]
-        tags = [service.client.get(address).headers["etag"] for address in addresses]  # the first is cached now
+        tags = [service.client.get(address).headers["etag"] for address in addresses]  # fills the cache
         with Collection(own) as other:
             other.remove(tmp_path / "new.png")
         for address, tag in zip(addresses, tags, strict=True):
@@ -225,14 +225,14 @@ def test_the_page_has_security_headers_and_an_etag(service):
     assert "content-encoding" not in plain.headers
 
 
-def test_the_api_describes_itself(service):
+def test_the_api_serves_its_openapi_document(service):
     document = service.client.get("/api/v1/openapi.json").json()
     assert "/api/v1/items/{id}/thumbnail" in document["paths"]
     assert "ErrorOut" in document["components"]["schemas"]
-    assert service.client.get("/docs").status_code == 404  # it would load scripts from other sites
+    assert service.client.get("/docs").status_code == 404  # disabled, because it loads scripts from other sites
 
 
-def test_an_unknown_address_or_method_is_an_error_in_json(service):
+def test_an_unknown_address_or_method_gives_an_error_in_json(service):
     assert "openapi.json" in error(service.client.get("/api/v1/nothing"), 404, "missing")
     error(service.client.get("/nothing"), 404, "missing")
     error(service.client.delete("/api/v1/items"), 405, "input")
@@ -242,7 +242,7 @@ def test_the_thumbnail_cache_removes_the_least_recently_used_first():
     cache = ThumbnailCache(100)
     for number in range(20):
         cache.put((str(number), 64), bytes(30))
-        cache.put(("0", 64), bytes(30))  # used all the time
+        cache.put(("0", 64), bytes(30))  # recently used
     assert cache.n_bytes <= 100
     assert cache.get(("0", 64)) is not None
     assert cache.get(("5", 64)) is None
@@ -258,7 +258,7 @@ def test_the_thumbnail_cache_removes_the_least_recently_used_first():
     assert cache.n_bytes == 90  # the others stay
 
 
-def test_sides_are_rounded_up_and_pictures_are_reduced():
+def test_thumbnail_sides_are_rounded_up_and_pictures_are_reduced():
     import numpy as np
 
     assert [rounded(side) for side in (16, 64, 65, 2048, 9999)] == [64, 64, 128, 2048, 2048]
@@ -278,7 +278,7 @@ def test_the_buckets_of_the_histogram_are_cumulative():
     assert "EVIL" not in text
 
 
-def test_a_page_of_a_collection_rejects_invalid_arguments(shelf):
+def test_paging_rejects_invalid_arguments(shelf):
     with Collection(shelf) as collection:
         for wrong in ({"offset": -1}, {"limit": 0}, {"order": "size"}):
             with pytest.raises(InputError):

@@ -42,14 +42,14 @@ def slow(tmp_path_factory):
 
 
 def job_processes(service):
-    """Return the process of this service's job, and the processes that read pictures for it."""
+    """Return the job process of this service and the processes that read pictures for it."""
     (job,) = until(psutil.Process(service).children)
     until(job.children)
     return [job, *job.children()]
 
 
 def have_ended(processes):
-    """Whether all processes have ended; zombies, for which their new parent has not waited, count as ended."""
+    """Return whether all processes have ended. Zombies that are not reaped yet count as ended."""
     return all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in processes)
 
 

@@ -1,4 +1,4 @@
-"""Jobs, duplicates, the map and exports over HTTP, also with kills and on a full disk."""
+"""Jobs, duplicates, the map and exports over HTTP, including kills and a full disk."""
 
 import csv
 import io
@@ -20,12 +20,12 @@ from serving import add_token, connect, copy_shelf, error, running
 from waiting import TIMEOUT_S, until
 
 NEW = 20
-"""Pictures to add to the sixty of the collection."""
+"""Number of pictures to add to the sixty of the collection."""
 
 
 @pytest.fixture(scope="module")
 def more(tmp_path_factory):
-    """A root with pictures that take a while to read, and an empty folder."""
+    """An allowed folder with pictures that are slow to read, and an empty folder."""
     root = tmp_path_factory.mktemp("root")
     rng = np.random.default_rng(1)
     (root / "new").mkdir()
@@ -44,7 +44,7 @@ def service(shelf, more, tmp_path_factory):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Jobs that do nothing: a real one takes a second or two to start."""
+    """Make jobs do nothing. A real one takes a second or two to start."""
     monkeypatch.setattr(jobs, "_START", 'print(\'{"result": {}, "message": "Done."}\', flush=True)')
 
 
@@ -87,7 +87,7 @@ def test_a_folder_is_added_with_live_progress(service, more):
     assert [number for number, _ in events] == sorted({number for number, _ in events})
     assert events[-1][1]["state"] == "done"
     assert events[-1][1]["message"] == f"{NEW} added."
-    assert any(event["stage"] for _, event in events)  # a late client misses some of the progress, not all of it
+    assert any(event["stage"] for _, event in events)  # a late client misses only part of the progress
     assert service.get(f"/jobs/{job['id']}")["result"]["added"] == NEW
     assert service.get("/jobs")["jobs"][0]["id"] == job["id"]
     again = follow(service.client, f"/api/v1/jobs/{job['id']}/events", headers={"Last-Event-ID": str(events[-2][0])})
@@ -95,7 +95,7 @@ def test_a_folder_is_added_with_live_progress(service, more):
     assert service.get("/collection")["items"] == 60 + NEW
 
 
-def test_uploaded_files_are_on_the_disk_when_the_request_is_answered_and_are_then_added(service):
+def test_uploaded_files_are_on_the_disk_before_the_response_and_are_then_added(service):
     answer = service.client.post("/api/v1/uploads/files", files=files())
     assert answer.status_code == 202
     saved = answer.json()["files"]
@@ -124,7 +124,7 @@ def test_files_that_are_not_pictures_are_rejected(service, sent):
     error(service.client.post("/api/v1/uploads/files", files=sent), 422, "input")
 
 
-def test_only_folders_below_the_roots_are_added(service, more, tmp_path):
+def test_only_folders_inside_allowed_folders_are_added(service, more, tmp_path):
     (tmp_path / "x").mkdir()
     link = more / "empty" / "link"
     if not link.is_symlink():
@@ -137,7 +137,7 @@ def test_only_folders_below_the_roots_are_added(service, more, tmp_path):
     link.unlink()
 
 
-def test_the_links_of_a_root_are_resolved_when_the_service_starts(shelf, tmp_path, more, quick):
+def test_links_in_allowed_folders_are_resolved_when_the_service_starts(shelf, tmp_path, more, quick):
     link, elsewhere = tmp_path / "link", tmp_path / "elsewhere"
     link.symlink_to(more)
     elsewhere.mkdir()
@@ -168,7 +168,7 @@ def test_an_invalid_job_is_rejected(service, body):
     error(service.client.post("/api/v1/jobs", json=body), 422, "input")
 
 
-def test_an_unknown_job_is_a_404(service):
+def test_an_unknown_job_gives_a_404(service):
     error(service.client.get("/api/v1/jobs/999999"), 404, "missing")
     error(service.client.delete("/api/v1/jobs/999999"), 404, "missing")
     error(service.client.get("/api/v1/jobs/999999/events"), 404, "missing")
@@ -315,14 +315,14 @@ def start(folder, root):
 
 
 def test_jobs_resume_after_the_service_was_killed(shelf, more, tmp_path):
-    """kill -9 during an add, while a fit and uploads wait: the next service runs every job that was accepted."""
+    """After kill -9 during an add, while a fit and uploads are queued, the next service runs every accepted job."""
     own = copy_shelf(shelf, tmp_path)
     process, address = start(own, more)
     with connect(address) as client:
         adding = client.post("/api/v1/jobs", json={"kind": "add", "folder": str(more / "new")}).json()["id"]
         fitting = client.post("/api/v1/jobs", json={"kind": "fit", "spec": "small = color() | pca(dim=8)"}).json()["id"]
         sent = client.post("/api/v1/uploads/files", files=files(3)).json()
-        until(lambda: get_job(client, adding)["stage"])  # it reads, or is in a later stage
+        until(lambda: get_job(client, adding)["stage"])  # it is reading or in a later stage
         os.kill(process.pid, signal.SIGKILL)
     process.wait(TIMEOUT_S)
     process.stdout.close()

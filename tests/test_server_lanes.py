@@ -1,4 +1,4 @@
-"""Lanes: limits on threads, queues with a limit, timeouts, and work that ends when its client disconnects."""
+"""Lanes: limits on threads and queues, timeouts, and work that stops when its client disconnects."""
 
 import json
 import threading
@@ -109,12 +109,12 @@ def test_work_that_takes_too_long_is_stopped(shelf, held, monkeypatch):
         connection.close()
 
 
-def test_reads_do_not_wait_for_the_end_of_a_search(shelf, held, monkeypatch):
+def test_reads_do_not_wait_for_a_search_to_end(shelf, held, monkeypatch):
     with running(shelf) as service:
         search, _ = ask(service, held, monkeypatch)
         assert held.started.wait(TIMEOUT_S)
         assert service.client.get("/api/v1/items").status_code == 200
-        assert not held.stopped.is_set()  # it still runs
+        assert not held.stopped.is_set()  # the search still runs
         held.release.set()
         assert b"200 OK" in search.recv(1000)
         search.close()

@@ -1,4 +1,4 @@
-"""People without the role manage see paths relative to their source, and never a folder above one."""
+"""Users without the role manage see paths relative to their source, and never a folder above a source."""
 
 import glob
 import json
@@ -43,12 +43,12 @@ QUERIES = {
     "/api/v1/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
     "/api/v1/map": [{}],
 }
-"""Queries for every route that is read with GET. A new route needs a line here."""
+"""Queries for every GET route. A new route needs a line here."""
 
 
 @pytest.fixture(scope="module")
 def above(tmp_path_factory):
-    """A folder with a collection of two folders, an archive and a list, all inside of it."""
+    """A folder that contains a collection and its sources: two folders, an archive and a list."""
     folder = tmp_path_factory.mktemp("top") / ABOVE
     draw_folder(folder / "Pictures", per_kind=1, random_state=0)
     pictures = sorted((folder / "Pictures").rglob("*.jpg"))
@@ -90,7 +90,7 @@ def test_paths_are_absolute_for_manage_and_relative_to_their_source_for_others(a
     assert f"{above}/old.zip::1999/beach.jpg" in absolute
     assert items["view"] == items["judge"]
     relative = {path for item in items["view"] for path in item["paths"]}
-    assert {"Copies/deep/copy.jpg", "old.zip::1999/beach.jpg", "listed.jpg"} < relative  # of a list, only the names
+    assert {"Copies/deep/copy.jpg", "old.zip::1999/beach.jpg", "listed.jpg"} < relative  # for a list, only file names
     assert all(path.startswith("Pictures/") for path in relative if "copy" not in path and "::" not in path
                and path != "listed.jpg")  # fmt: skip
     assert [item["name"] for item in items["view"]] == [item["name"] for item in items["manage"]]
@@ -100,7 +100,7 @@ def test_no_route_shows_a_folder_above_the_sources_to_view(service, people, item
     manage, judge, view = people["manage"], people["judge"], people["view"]
     added = service.post("/jobs", {"kind": "add", "folder": str(above / "New")}, 202, headers=manage)["id"]
     until(lambda: service.get(f"/jobs/{added}", headers=manage)["state"] == "done")
-    assert ABOVE in json.dumps(service.get(f"/jobs/{added}", headers=manage))  # so there is something to hide
+    assert ABOVE in json.dumps(service.get(f"/jobs/{added}", headers=manage))  # so that there is a path to hide
     shown = service.get(f"/jobs/{added}", headers=view)
     assert shown["arguments"] == {"folder": "New"}
     assert shown["result"]["skipped"].keys() == {"New/broken.jpg"}
@@ -139,12 +139,12 @@ def test_search_and_rounds_show_relative_paths(service, people, items):
         filtered = asked | {"filter": {"path": f"*{ABOVE}*"}}
         answer = service.client.post(f"/api/v1{path}", json=filtered, headers=people["judge"])
         assert answer.json().get("results", []) == []
-        assert ("error" in answer.json()) == (path != "/search")  # a round has nothing to ask about
+        assert ("error" in answer.json()) == (path != "/search")  # the round has no picture to ask about
         assert service.post(path, filtered, headers=people["manage"])
     assert ABOVE not in json.dumps(service.post(f"/sessions/{session}/round", {}, headers=people["judge"]))
 
 
-def test_a_path_filter_matches_only_the_paths_that_a_person_sees(service, people, items, above):
+def test_a_path_filter_matches_only_paths_that_the_user_can_see(service, people, items, above):
     def total(role, pattern):
         return service.get("/items", params={"path": pattern}, headers=people[role])["total"]
 

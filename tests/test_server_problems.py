@@ -57,7 +57,7 @@ def test_each_error_class_is_listed_and_subclasses_come_first():
         assert not any(issubclass(kind, found) and kind is not found and issubclass(one, kind) for kind in KINDS)
 
 
-def test_undecodable_names_make_valid_json(service, monkeypatch):
+def test_undecodable_names_give_valid_json(service, monkeypatch):
     item = service.collection.page(limit=1)
     item.items[0].paths[:] = ["/photos/\udcff\n\u202e.jpg"]
     monkeypatch.setattr(service.collection, "page", lambda *_, **__: item)

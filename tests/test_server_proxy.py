@@ -1,4 +1,4 @@
-"""The service behind nginx and Caddy, with the files of docs/proxy: what they must stop, and what they must pass on."""
+"""The service behind nginx and Caddy, with the files of docs/proxy: requests they must block or pass on."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ PROXIES = ("nginx", "caddy")
 NAME = "photos.example.org"
 UNPACKED = f"{sys.prefix}/proxies/usr"
 PATH = os.pathsep.join([os.environ["PATH"], "/usr/sbin", f"{UNPACKED}/sbin", f"{UNPACKED}/bin"])
-"""Where the programs are: Debian's nginx is not in the PATH of ordinary users; `make .venv/proxies` unpacks both."""
+"""Search path for both programs. Debian's nginx is not in the PATH of users; `make .venv/proxies` unpacks both."""
 SHORT = {
     "nginx": {
         "client_header_timeout 10s": "client_header_timeout 1s",
@@ -59,12 +59,12 @@ http {{
     include {folder}/site.conf;
 }}
 """
-"""What Debian's /etc/nginx/nginx.conf has around a site, for a user without rights."""
+"""The configuration around a site in Debian's /etc/nginx/nginx.conf, adapted for a user without root rights."""
 
 
 @dataclass
 class Proxy:
-    """A proxy that runs, and its clients."""
+    """A running proxy and its clients."""
 
     port: int
     process: "subprocess.Popen[bytes]"
@@ -76,24 +76,24 @@ class Proxy:
         return httpx.Client(base_url=url, headers=WRITE, timeout=TIMEOUT_S, transport=transport)
 
     def connect(self):
-        """A bare connection."""
+        """A plain socket connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
 
     @contextlib.contextmanager
     def connections(self, n):
-        """Several bare connections."""
+        """Several plain socket connections."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(self.connect()) for _ in range(n)]
 
     def has(self, connection):
-        """Whether the proxy still has its end of a connection."""
+        """Whether the proxy still has the connection open."""
         port, others = connection.getsockname()[1], psutil.Process(self.process.pid).net_connections("tcp")
         return any(other.raddr and other.raddr[1] == port for other in others)
 
 
 @contextlib.contextmanager
 def running_proxy(name, service, folder, changes=None, *, tls=False):
-    """A proxy with its shipped file, in which only addresses, paths and `changes` are replaced."""
+    """Run a proxy with its shipped file, in which only addresses, paths and `changes` are replaced."""
     program = shutil.which(name, path=PATH)
     if program is None:
         pytest.skip(f"{name} is not installed: run make .venv/proxies")
@@ -215,12 +215,12 @@ def head(method, path, token, *lines):
 
 
 def sockets(service):
-    """The connections that the service has."""
+    """The open connections of the service."""
     return [one for one in psutil.Process().net_connections("tcp") if one.laddr[1] == service.port and one.raddr]
 
 
 def drip(connections, parts):
-    """Send the part of each connection again and again until the proxy has closed them all; return its answers."""
+    """Send data repeatedly on each connection until the proxy has closed all of them; return its responses."""
     answers, left = dict.fromkeys(connections, b""), dict(zip(connections, parts, strict=True))
 
     def all_closed():
@@ -228,7 +228,7 @@ def drip(connections, parts):
             try:
                 received = connection.recv(2**16)
             except BlockingIOError:
-                with contextlib.suppress(OSError):  # closed meanwhile: the next recv tells
+                with contextlib.suppress(OSError):  # if it was closed meanwhile, the next recv shows it
                     connection.send(part)
             except OSError:
                 del left[connection]
@@ -245,7 +245,7 @@ def drip(connections, parts):
 
 
 def read_all(connection):
-    """Everything until the other side closes."""
+    """Return all bytes until the proxy closes the connection."""
     answer = b""
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(2**16):
@@ -268,7 +268,7 @@ def test_requests_uploads_and_pictures_pass(service, client):
 
 def test_an_upload_of_the_largest_size_passes_and_a_larger_one_gets_a_413(client):
     limit = Budget().upload_bytes
-    error(client.post("/api/v1/uploads", files={"file": ("a", bytes(limit))}), 422, "input")  # read, but no picture
+    error(client.post("/api/v1/uploads", files={"file": ("a", bytes(limit))}), 422, "input")  # not a picture
     too_large = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(limit + 2**21)
     form = {"Content-Type": "multipart/form-data; boundary=x"}
     for content in (too_large, iter([too_large])):  # the second is sent in chunks, without its length
@@ -302,19 +302,19 @@ def test_a_browser_logs_in_over_tls_with_a_secure_cookie(name, service, token, t
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_without_tokens_nobody_is_trusted_behind_a_proxy(name, shelf, tmp_path):
+def test_without_tokens_no_client_is_trusted_behind_a_proxy(name, shelf, tmp_path):
     with running(shelf) as open_service, running_proxy(name, open_service, tmp_path) as proxy:
         assert open_service.client.get("/api/v1/collection").status_code == 200
         with proxy.client() as client:
             error(client.get("/api/v1/collection"), 401, "token")
 
 
-def test_the_host_that_the_client_names_reaches_the_service(client):
+def test_the_host_header_reaches_the_service(client):
     assert client.get("/api/v1/items", headers={"Host": NAME}).status_code == 200
     error(client.get("/api/v1/items", headers={"Host": "evil.example"}), 421, "refused")
 
 
-def test_a_head_that_comes_byte_by_byte_is_dropped_and_nobody_else_waits(short):
+def test_a_connection_with_a_slow_head_is_closed_and_does_not_delay_other_clients(short):
     with short.connections(20) as slow, short.client() as client:
         for connection in slow[::2]:  # the others send empty lines
             connection.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -322,7 +322,7 @@ def test_a_head_that_comes_byte_by_byte_is_dropped_and_nobody_else_waits(short):
         drip(slow, [b"x", b"\r\n"] * 10)
 
 
-def test_connections_that_send_nothing_or_nothing_more_are_dropped(short):
+def test_idle_connections_are_closed(short):
     with short.connections(20) as silent:
         for connection in silent[::2]:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -330,7 +330,7 @@ def test_connections_that_send_nothing_or_nothing_more_are_dropped(short):
         drip(silent, [b""] * 20)
 
 
-def test_400_idle_connections_stop_nobody_and_do_not_reach_the_service(service, proxy):
+def test_400_idle_connections_do_not_block_clients_or_reach_the_service(service, proxy):
     with proxy.connections(400) as idle, proxy.client() as client:
         for connection in idle[::2]:
             connection.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -338,7 +338,7 @@ def test_400_idle_connections_stop_nobody_and_do_not_reach_the_service(service, 
         assert len(sockets(service)) < 50
 
 
-def test_nginx_limits_the_requests_that_one_address_has_open(service, token, tmp_path):
+def test_nginx_limits_the_open_requests_of_one_address(service, token, tmp_path):
     limit = int(re.search(r"limit_conn \w+ (\d+);", (FILES / "nginx.conf").read_text())[1])
     with (
         running_proxy("nginx", service, tmp_path) as proxy,
@@ -368,7 +368,7 @@ def test_nginx_limits_the_rate_of_one_address(service, tmp_path):
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_a_body_that_comes_too_slowly_or_never_is_dropped(name, shelf_with_large, token, tmp_path):
+def test_a_connection_with_a_slow_or_missing_body_is_closed(name, shelf_with_large, token, tmp_path):
     long, short, chunked = "Content-Length: 1000000", "Content-Length: 1000", "Transfer-Encoding: chunked"
     parts = [b"", b" ", b"", b" ", b"", b"1\r\n \r\n"]
     with (
@@ -379,12 +379,12 @@ def test_a_body_that_comes_too_slowly_or_never_is_dropped(name, shelf_with_large
         for connection, length in zip(slow, [long, long, short, short, chunked, chunked], strict=True):
             connection.sendall(head("POST", "/api/v1/search", token, length))
         answers = drip(slow, parts)
-        if name == "nginx":  # Caddy may answer before the service
+        if name == "nginx":  # Caddy can answer before the service
             assert all(b" 408 " in answer for answer in answers)
         until(lambda: not sockets(service))
 
 
-def test_a_client_that_reads_nothing_is_let_go(service, short, token):
+def test_a_client_that_does_not_read_is_disconnected(service, short, token):
     (large,) = service.get("/items", params={"path": "large.png"})["items"]
     with short.client() as client:
         image = client.get(f"/api/v1/items/{large['id']}/image", headers=token)
@@ -399,7 +399,7 @@ def test_a_client_that_reads_nothing_is_let_go(service, short, token):
 
 INNER = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LENGTH = b"Content-Length: %d\r\n"
-WITHIN, BEHIND = LENGTH % len(INNER), LENGTH % (5 + len(INNER))  # the body is INNER; the last chunk, then INNER
+WITHIN, BEHIND = LENGTH % len(INNER), LENGTH % (5 + len(INNER))  # INNER as the body; INNER after the last chunk
 CHUNKED, LAST_CHUNK = b"Transfer-Encoding: chunked\r\n", b"\r\n0\r\n\r\n"
 SMUGGLING = {
     "both lengths, the request behind the chunks": BEHIND + CHUNKED + LAST_CHUNK,
@@ -412,7 +412,7 @@ SMUGGLING = {
     "a bare line feed": WITHIN + b"X: a\nX: b\r\n\r\n",
     "bare line feeds in chunks": CHUNKED + b"\r\n0\n\n",
 }
-"""Heads, and what comes before INNER, that a proxy and the service might understand differently."""
+"""Heads, and the bytes before INNER, that a proxy and the service might interpret differently."""
 
 
 @pytest.mark.parametrize("attack", SMUGGLING)
@@ -422,7 +422,7 @@ def test_a_request_hidden_in_another_never_reaches_the_service(proxy, client, to
     with proxy.connect() as connection:
         connection.sendall(outer + SMUGGLING[attack] + INNER + LAST_CHUNK)
         assert re.findall(rb"HTTP/1.1 (\d)\d\d ", read_all(connection)) == [b"4"]
-    for _ in range(3):  # on the connections that the proxy keeps
+    for _ in range(3):  # on the connections that the proxy keeps open
         assert client.get("/healthz").json() == {"status": "ok"}
     assert "/healthz 200" in caplog.text
     assert "smuggled" not in caplog.text

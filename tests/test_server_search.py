@@ -1,4 +1,4 @@
-"""Search over the service, with pictures of the collection and with uploads."""
+"""Search over HTTP, with pictures of the collection and with uploads."""
 
 import io
 
@@ -118,11 +118,11 @@ def test_hostile_uploads_are_rejected_and_the_service_survives(service, tmp_path
     assert len(kinds) >= 5
     for path in kinds.values():
         error(service.upload(path.read_bytes()), 422, "input")
-    error(service.upload(hostile.png(60_000, 60_000)), 422, "input")  # a bomb: 3.6 gigapixels in a few bytes
+    error(service.upload(hostile.png(60_000, 60_000)), 422, "input")  # 3.6 gigapixels in a few bytes
     assert service.client.get("/healthz").status_code == 200
 
 
-def test_uploads_are_cached_up_to_a_number_of_bytes_and_a_time(shelf):
+def test_uploads_are_cached_within_limits_of_bytes_and_time(shelf):
     random = np.random.default_rng(0)
     pictures = [jpeg(random.integers(0, 256, (100, 100, 3), np.uint8)) for _ in range(4)]
     with running(shelf, budget=Budget(upload_cache_bytes=70_000, upload_pixels=20_000)) as service:
@@ -137,7 +137,7 @@ def test_uploads_are_cached_up_to_a_number_of_bytes_and_a_time(shelf):
         assert "Send the picture again" in error(expired, 404, "missing")
 
 
-def test_an_upload_that_is_larger_than_the_cache_is_not_cached_and_the_others_stay():
+def test_an_upload_larger_than_the_cache_is_not_cached_and_evicts_nothing():
     uploads = Uploads(Budget(upload_cache_bytes=40_000))
     small, large = (uploads.add(jpeg(np.zeros((side, side, 3), np.uint8))) for side in (100, 200))
     uploads.close()
@@ -154,7 +154,7 @@ def test_an_upload_is_reduced_to_the_size_that_a_search_needs():
 
 
 def test_the_number_of_queries_to_the_store_does_not_depend_on_the_number_of_results(service, ids, monkeypatch):
-    """Each query releases the GIL, and under load waits for it again."""
+    """Each query releases the GIL and, under load, waits to acquire it again."""
     asked = []
     one, reading = Database.read_value, Database.reading
     monkeypatch.setattr(

@@ -113,7 +113,7 @@ def test_a_session_starts_from_a_label_or_an_upload(service, kinds):
     best = service.post(f"/sessions/{session['id']}/round", {"k": 5})["best"]
     assert "forest" in [found["item"]["labels"][0] for found in best]
     why = service.get(f"/sessions/{session['id']}/why/{kinds['forest'][1]}")
-    assert why["nearest_relevant"][0]["item"] is None  # it is not in the collection
+    assert why["nearest_relevant"][0]["item"] is None  # the upload is not in the collection
 
 
 def test_invalid_requests_to_sessions_are_rejected(service, kinds):
@@ -131,7 +131,7 @@ def test_invalid_requests_to_sessions_are_rejected(service, kinds):
         error(service.client.post(f"/api/v1/sessions/0123abcd/{what}", json={}), 404, "missing")
 
 
-def test_classes_are_made_changed_and_deleted(service, kinds):
+def test_classes_are_created_changed_and_deleted(service, kinds):
     items = kinds["flower"][:3]
     assert service.post("/classes/add", {"name": "blooms", "items": items}) == {"name": "blooms", "count": 3}
     assert service.post("/classes/remove", {"name": "blooms", "items": items[:1]})["count"] == 1
@@ -195,7 +195,7 @@ def test_only_the_author_and_the_role_manage_may_change_a_session(shelf, tmp_pat
 
 def test_a_read_only_collection_rejects_writes_and_answers_reads(shelf, tmp_path, monkeypatch):
     own = copy_shelf(shelf, tmp_path)
-    with Collection(own):  # SQLite can only open it if a process that may write has it open
+    with Collection(own):  # SQLite can open a read-only copy only while a writing process has it open
         monkeypatch.setattr(database.os, "access", lambda *_: False)
         with running(own) as service:
             monkeypatch.undo()
@@ -210,8 +210,8 @@ def test_a_read_only_collection_rejects_writes_and_answers_reads(shelf, tmp_path
             assert service.get("/collection")["items"] == 60
 
 
-def test_marks_that_were_answered_survive_a_kill(shelf, tmp_path):
-    """kill -9 in the middle of a session; the next service continues from the last mark that was answered."""
+def test_confirmed_marks_survive_a_kill(shelf, tmp_path):
+    """After kill -9 during a session, the next service resumes from the last confirmed mark."""
     own = copy_shelf(shelf, tmp_path)
     marked = []
     for turn in (0, 1):
@@ -234,7 +234,7 @@ def test_marks_that_were_answered_survive_a_kill(shelf, tmp_path):
             code = process.wait(TIMEOUT_S)
             process.stdout.close()
             process.stderr.close()
-    assert code == 0  # of the service that SIGINT ended
+    assert code == 0  # exit code of the service after SIGINT
 
 
 def start(folder):

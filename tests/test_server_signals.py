@@ -14,7 +14,7 @@ from waiting import TIMEOUT_S
 
 @contextmanager
 def serving(collection):
-    """Run a service in a process of its own; yield the process and its port."""
+    """Run a service in a separate process; yield the process and its port."""
     command = [sys.executable, "-m", "lookalike", "-c", str(collection), "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -24,7 +24,7 @@ def serving(collection):
 
 
 def send(port, head):
-    """Send a request head on a connection of its own."""
+    """Send a request head on a new connection."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
     connection.sendall(f"{head}\r\nHost: localhost\r\nX-Lookalike: 1\r\n".encode() + b"\r\n")
     return connection
@@ -57,7 +57,7 @@ def test_a_second_ctrl_c_does_not_wait_for_running_requests(shelf, tmp_path):
         with send(port, waiting) as unanswered, send(port, "GET /healthz HTTP/1.1") as healthy:
             assert b" 200 " in healthy.recv(1000)
             process.send_signal(signal.SIGINT)
-            read_all(healthy)  # an idle connection is closed when the shutdown begins
+            read_all(healthy)  # an idle connection is closed when the shutdown starts
             process.send_signal(signal.SIGINT)
             assert process.wait(TIMEOUT_S) == 0
             assert b" 503 " in read_all(unanswered)  # after ten seconds, it would have been a 408

@@ -1,4 +1,4 @@
-"""Feedback sessions in a collection: every click is kept, whoever clicks and whatever happens to the process."""
+"""Feedback sessions in a collection: every mark is stored, for several authors and after kills."""
 
 import random
 import re
@@ -32,7 +32,7 @@ CLICKER = HERE / "clicker.py"
 
 @pytest.fixture
 def own(shared, tmp_path):
-    """The drawn pictures, by colour, in a collection to write to."""
+    """A writable collection of the generated pictures, with a colour space."""
     with Collection(shutil.copytree(shared("color"), tmp_path / "own")) as collection:
         yield collection
 
@@ -41,7 +41,7 @@ def ids_of(collection, kind):
     return sorted(item.id for item in collection.items(Filter(path=f"{kind}/*.jpg")))
 
 
-def test_warming_up_leaves_nothing_behind(own, monkeypatch):
+def test_warming_up_stores_nothing(own, monkeypatch):
     played = []
     monkeypatch.setattr(
         feedback, "run_round", lambda *args, run=feedback.run_round, **options: played.append(run(*args, **options))
@@ -54,7 +54,7 @@ def test_warming_up_leaves_nothing_behind(own, monkeypatch):
 
 
 @pytest.mark.parametrize("pictures", [0, 1])
-def test_there_is_nothing_to_warm_up_with_fewer_than_two_pictures(tmp_path, pictures):
+def test_warming_up_does_nothing_with_fewer_than_two_pictures(tmp_path, pictures):
     draw_folder(tmp_path / "pictures", pictures) if pictures else (tmp_path / "pictures").mkdir()
     with Collection(tmp_path / "few", create=True) as few:
         few.add(tmp_path / "pictures", recipes=["color"])
@@ -72,7 +72,7 @@ def log(tmp_path):
     store.close()
 
 
-def test_the_last_word_that_was_not_undone_counts(log):
+def test_the_last_mark_that_was_not_undone_counts(log):
     session = log.start("deep", author="anna", name=None, marks={1: "relevant"})
     log.mark(session, {2: "relevant", 3: "irrelevant"}, author="anna")
     log.mark(session, {2: "irrelevant"}, author="anna")
@@ -82,7 +82,7 @@ def test_the_last_word_that_was_not_undone_counts(log):
     assert log.undo(session, author="anna") == {2: "irrelevant"}
     assert log.marks(session) == {1: "relevant", 2: "relevant", 3: "irrelevant"}
     assert log.undo(session, author="anna") == {2: "relevant", 3: "irrelevant"}
-    assert log.undo(session, author="anna") == {}  # what it started from stays
+    assert log.undo(session, author="anna") == {}  # the initial marks cannot be undone
     assert log.marks(session) == {1: "relevant"}
     log.mark(session, {2: "skip"}, author="anna")
     assert log.marks(session) == {1: "relevant", 2: "skip"}
@@ -101,7 +101,7 @@ DEEDS = st.one_of(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(ANSWERS, st.lists(DEEDS, max_size=14))
-def test_the_log_tells_what_a_plain_list_of_steps_tells(log, first, deeds):
+def test_the_log_equals_a_plain_list_of_steps(log, first, deeds):
     session, plain = log.start("deep", author="anna", name=None, marks=first), PlainLog(first)
     for deed, author, *what in deeds:
         if deed == "mark":
@@ -116,7 +116,7 @@ def test_the_log_tells_what_a_plain_list_of_steps_tells(log, first, deeds):
     assert summary.relevant + summary.irrelevant + summary.skipped == len(plain.marks())
 
 
-def test_nothing_leaves_the_log(log):
+def test_the_log_keeps_every_event(log):
     session = log.start("deep", author="anna", name="x", marks={1: "relevant"})
     assert log.show(session, [7, 8, 9], author="anna") == 1
     log.mark(session, {8: "relevant"}, author="anna")
@@ -140,7 +140,7 @@ def test_nothing_leaves_the_log(log):
     assert (summary.rounds, summary.relevant, summary.irrelevant, summary.skipped) == (2, 1, 1, 1)
 
 
-def test_everybody_undoes_their_own(log):
+def test_each_author_undoes_only_their_own_marks(log):
     session = log.start("deep", author="anna", name=None, marks={1: "relevant"})
     log.mark(session, {2: "relevant"}, author="anna")
     log.mark(session, {3: "relevant"}, author="ben")
@@ -149,7 +149,7 @@ def test_everybody_undoes_their_own(log):
     assert log.marks(session) == {1: "relevant", 3: "relevant"}
 
 
-def test_sessions_do_not_hear_each_other(log):
+def test_sessions_are_independent(log):
     one, other = (log.start("deep", author="anna", name="same", marks={1: "relevant"}) for _ in range(2))
     log.mark(one, {2: "relevant"}, author="anna")
     log.mark(other, {2: "irrelevant"}, author="anna")
@@ -159,7 +159,7 @@ def test_sessions_do_not_hear_each_other(log):
     assert log.marks(other)[2] == "irrelevant"
 
 
-def test_examples_from_outside_come_back_as_they_were(log):
+def test_external_examples_are_restored_unchanged(log):
     vectors = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
     given = [
         ExternalExample(True, vectors[0], "color()", 2**63 - 1, "/größe/\udcff.jpg"),
@@ -174,13 +174,13 @@ def test_examples_from_outside_come_back_as_they_were(log):
 
 
 @pytest.mark.parametrize("name", ["", " \n", "x" * 1_001, "\ud800"])
-def test_a_name_that_says_nothing_is_refused(log, name):
+def test_invalid_names_are_rejected(log, name):
     with pytest.raises(InputError, match="ame"):
         log.start("deep", author="anna", name=name, marks={1: "relevant"})
     assert log.all() == []
 
 
-def test_a_collection_of_the_first_format_takes_sessions(tmp_path):
+def test_a_collection_of_the_first_format_accepts_sessions(tmp_path):
     shutil.copytree(HERE / "golden" / "v1", tmp_path / "c")
     store = Store(tmp_path / "c")
     session = store.judgements.sessions.start("small", author="anna", name=None, marks={3: "relevant"})
@@ -203,7 +203,7 @@ def test_golden_judgements_v2(tmp_path):
     assert (outsider.positive, outsider.feature, outsider.item, outsider.origin) == (True, "color()", 7, "/x.jpg")
     assert outsider.vector.tolist() == [0.0, 0.125, 0.25]
     assert [event.kind for event in log.log(open_.id)] == ["shown", "relevant", "undo", "skip"]
-    assert log.undo(open_.id, author="ben") == {2**63 - 1: "skip"}  # and it can be written on
+    assert log.undo(open_.id, author="ben") == {2**63 - 1: "skip"}  # the file is writable
     assert store.judgements.labels([3]) == {3: ["größe \udcff"]}
     store.close()
 
@@ -230,7 +230,7 @@ def test_a_session_asks_learns_and_remembers(own, pictures):
         ("shown", place) for _ in range(3) for place in range(4)
     ]
     assert session.best(k=5) == own.session(id=session.id).best(k=5)
-    assert session.summary.rounds == 3  # a ranking asks nothing
+    assert session.summary.rounds == 3  # a ranking is not a round
 
 
 def test_a_session_starts_from_many_kinds_of_examples(own, pictures, tmp_path):
@@ -244,13 +244,13 @@ def test_a_session_starts_from_many_kinds_of_examples(own, pictures, tmp_path):
     )
     assert sorted(session.marks.values()) == ["irrelevant", "relevant"]
     first = session.round(k=6)
-    shutil.rmtree(tmp_path / "more")  # a session needs no file of its examples
+    shutil.rmtree(tmp_path / "more")  # a session does not need the files of its examples
     again = own.session(id=session.id)
     assert [result.id for result in again.best(k=6)] == [result.id for result in first.best]
     assert not any("left out" in note for note in again.round().notes)
 
 
-def test_an_example_from_outside_that_comes_in_is_a_mark(own, tmp_path):
+def test_an_external_example_that_is_added_becomes_a_mark(own, tmp_path):
     draw_folder(tmp_path / "more", per_kind=1, random_state=9)
     outside = tmp_path / "more" / "fish" / "fish-000.jpg"
     session = own.session(outside)
@@ -261,21 +261,21 @@ def test_an_example_from_outside_that_comes_in_is_a_mark(own, tmp_path):
     assert str(outside) not in [path for item in found.questions for path in item.paths]
 
 
-def test_an_example_from_outside_outlives_a_refit(own, tmp_path):
+def test_an_external_example_survives_a_refit(own, tmp_path):
     draw_folder(tmp_path / "more", per_kind=1, random_state=9)
     outside = tmp_path / "more" / "fish" / "fish-000.jpg"
     own.fit("small = color() | pca(dim=6)")
-    others = [*ids_of(own, "house"), *ids_of(own, "night")]  # enough: none is presumed unwanted
+    others = [*ids_of(own, "house"), *ids_of(own, "night")]  # enough negatives, so no random ones are added
     session = own.session(outside, without=others, space="small")
     before = session.best(k=5)
     own.remove(*ids_of(own, "stripes"))
     own.fit("small")
     after = session.best(k=5)
-    assert after == own.session(outside, without=others, space="small").best(k=5)  # as if it had begun now
+    assert after == own.session(outside, without=others, space="small").best(k=5)  # as in a session started now
     assert after != before
 
 
-def test_a_vector_of_another_space_is_left_out_and_told(own):
+def test_a_vector_of_another_dimension_is_skipped_and_reported(own):
     fish = ids_of(own, "fish")
     own.fit("small = color() | pca(dim=6)")
     vector = own.vectors("small")[1][0]
@@ -288,7 +288,7 @@ def test_a_vector_of_another_space_is_left_out_and_told(own):
     assert any("it has 6 dimensions, but the space has 7" in note for note in session.round().notes)
 
 
-def test_a_label_is_a_start_and_brings_the_negatives_of_its_sessions(own, pictures):
+def test_a_session_can_start_from_a_label_with_the_negatives_of_its_sessions(own, pictures):
     fish, house = ids_of(own, "fish"), ids_of(own, "house")
     session = own.session(fish[0], author="anna")
     session.mark(relevant=fish[1:3], irrelevant=house[:2], skip=house[2])
@@ -297,13 +297,13 @@ def test_a_label_is_a_start_and_brings_the_negatives_of_its_sessions(own, pictur
     assert own.label_counts() == {"Fische 魚": 3}
     next_one = own.session(label="Fische 魚", author="ben")
     assert next_one.marks == dict.fromkeys(fish[:3], "relevant") | dict.fromkeys(house[:2], "irrelevant")
-    corrected = own.session(house[0], label="Fische 魚")  # what is given by hand goes before
+    corrected = own.session(house[0], label="Fische 魚")  # explicit examples take precedence
     assert corrected.marks[house[0]] == "relevant"
     with pytest.raises(InputError, match=r"No label named 'Fisch'\. Known: Fische 魚\. Did you mean"):
         own.session(label="Fisch")
 
 
-def test_labels_say_who_clicked_and_when(own):
+def test_labels_record_author_and_time(own):
     import sqlite3
 
     fish = ids_of(own, "fish")
@@ -317,7 +317,7 @@ def test_labels_say_who_clicked_and_when(own):
     assert [row[3] for row in rows] == [event.at for event in session.log]
 
 
-def test_finishing_again_is_fine_and_under_another_name_is_not(own):
+def test_finishing_again_is_allowed_but_not_under_another_name(own):
     fish = ids_of(own, "fish")
     session = own.session(fish[:2])
     with pytest.raises(InputError, match="needs a name"):
@@ -343,14 +343,14 @@ def test_a_finished_session_ranks_new_pictures(own, tmp_path):
     assert str(tmp_path / "more" / "fish" / "fish-000.jpg") in found
 
 
-def test_a_label_that_was_given_by_somebody_else_is_left_and_told(own):
+def test_a_label_by_another_author_is_kept_and_reported(own):
     fish, house = ids_of(own, "fish"), ids_of(own, "house")
     own._store.judgements.add_labels([(house[0], "fish")], author="csv", source="csv")
     session = own.session(fish[0], without=house[0])
     assert session.finish("fish").contradicted == [house[0]]
 
 
-def test_nothing_relevant_is_nothing_to_finish(own, tmp_path):
+def test_finishing_requires_a_positive_picture(own, tmp_path):
     draw_folder(tmp_path / "more", per_kind=1, random_state=9)
     session = own.session(tmp_path / "more" / "fish" / "fish-000.jpg", name="fish")
     with pytest.raises(InputError, match="no relevant picture to label"):
@@ -358,7 +358,7 @@ def test_nothing_relevant_is_nothing_to_finish(own, tmp_path):
     assert session.summary.state == "open"
 
 
-def test_contradictions_are_told_in_one_breath_and_settled_over_time(own):
+def test_contradictions_in_one_call_are_rejected_and_later_marks_replace_earlier_ones(own):
     fish = ids_of(own, "fish")
     with pytest.raises(InputError, match="both as relevant and as irrelevant"):
         own.session(fish[0], without=fish[0])
@@ -376,13 +376,13 @@ def test_contradictions_are_told_in_one_breath_and_settled_over_time(own):
     assert session.round().found == 2
 
 
-def test_the_marks_of_a_deleted_picture_wait_for_it(own, pictures):
+def test_the_marks_of_a_removed_picture_are_kept_until_it_returns(own, pictures):
     fish = ids_of(own, "fish")
     session = own.session(fish[0])
     shown = next(item.id for item in session.round(window=3).questions if item.id != fish[1])
     session.mark(relevant=[fish[1]])
     own.remove(fish[1], shown)
-    session.mark(irrelevant=shown)  # it was shown; what was said of it is kept
+    session.mark(irrelevant=shown)  # it was shown, so its mark is kept
     found = session.round(window=60)
     assert found.found == 1
     assert found.notes[0] == "2 of the marked pictures are no longer in the collection; their marks are kept."
@@ -395,7 +395,7 @@ def test_the_marks_of_a_deleted_picture_wait_for_it(own, pictures):
     assert session.round().found == 2
 
 
-def test_skipped_pictures_are_not_asked_again_but_ranked(own):
+def test_skipped_pictures_are_ranked_but_not_asked_about_again(own):
     fish = ids_of(own, "fish")
     session = own.session(fish[0])
     asked = session.round(window=5).questions
@@ -413,7 +413,7 @@ def test_filters_apply_inside_the_round(own):
     assert len(found.questions) == 3
 
 
-def test_three_pictures_are_a_collection(pictures, tmp_path):
+def test_three_pictures_are_enough(pictures, tmp_path):
     with Collection(tmp_path / "tiny", create=True) as collection:
         with pytest.raises(InputError, match="empty"):
             collection.session(pictures / "fish" / "fish-000.jpg")
@@ -430,13 +430,13 @@ def test_three_pictures_are_a_collection(pictures, tmp_path):
 
 
 @pytest.mark.parametrize("bad", [{"k": 0}, {"window": 0}])
-def test_impossible_numbers_are_refused(own, bad):
+def test_invalid_numbers_are_rejected(own, bad):
     session = own.session(ids_of(own, "fish")[0])
     with pytest.raises(InputError, match=f"{next(iter(bad))} must be .*at least 1"):
         session.round(**bad)
 
 
-def test_sessions_that_cannot_be_are_refused(own):
+def test_invalid_sessions_are_rejected(own):
     with pytest.raises(InputError, match="at least one positive example"):
         own.session()
     with pytest.raises(InputError, match="at least one positive example"):
@@ -453,7 +453,7 @@ def test_sessions_that_cannot_be_are_refused(own):
     assert len(own.sessions()) == 1
 
 
-def test_a_session_outlives_its_catalogue(own, pictures):
+def test_a_session_survives_the_loss_of_its_catalogue(own, pictures):
     fish = ids_of(own, "fish")
     session = own.session(fish[0], author="anna", name="größe")
     session.mark(relevant=fish[1])
@@ -476,26 +476,26 @@ def click(where, session, author, first, last):
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_killed_person_loses_no_click(own):
+def test_a_killed_client_loses_no_mark(own):
     items = sorted(item.id for item in own.items())
     session = own.session(items[0], author="anna")
     done, chance = 1, random.Random(0)
     for _ in range(3):
-        with click(own.path, session.id, "anna", done, done + len(items) // 4) as process:  # leaves a quarter unmarked
+        with click(own.path, session.id, "anna", done, done + len(items) // 4) as process:  # three of four quarters
             for _ in range(chance.randint(1, 4)):
                 done = int(process.stdout.readline()) + 1
             process.kill()
-            done = max([done, *(int(line) + 1 for line in process.stdout)])  # printed before it was killed
+            done = max([done, *(int(line) + 1 for line in process.stdout)])  # marks printed before the kill
         kinds = ["relevant" if number % 2 == 0 else "irrelevant" for number in range(len(items))]
         marks = own.session(id=session.id).marks
-        assert len(marks) in (done, done + 1)  # killed after the commit, before it was said
+        assert len(marks) in (done, done + 1)  # the kill can come after the commit and before the output
         assert marks == dict(zip(items[: len(marks)], kinds, strict=False))
         done = len(marks)
     assert own.session(id=session.id).round(window=3).number == 1
     assert own.verify() == []
 
 
-def test_two_people_mark_at_once(own):
+def test_two_authors_can_mark_at_the_same_time(own):
     items = sorted(item.id for item in own.items())
     session = own.session(items[0], author="anna")
     people = [click(own.path, session.id, author, first, first + 15) for author, first in (("anna", 1), ("ben", 16))]
@@ -505,13 +505,13 @@ def test_two_people_mark_at_once(own):
     assert set(session.marks) == set(items[:31])
     by = {event.item: event.author for event in session.log}
     assert [by[item] for item in items[1:31]] == ["anna"] * 15 + ["ben"] * 15
-    assert session.undo() == {items[15]: "irrelevant"}  # anna's last
+    assert session.undo() == {items[15]: "irrelevant"}  # anna's last mark
 
 
-# What cannot be right
+# Invalid use
 
 
-def test_one_example_both_ways_is_refused_wherever_it_is_from(own, pictures, tmp_path):
+def test_an_example_cannot_be_both_positive_and_negative(own, pictures, tmp_path):
     outside = tmp_path / "outside.png"
     Image.new("RGB", (40, 30), "red").save(outside)
     with pytest.raises(InputError, match="as positive and as negative"):
@@ -524,7 +524,7 @@ def test_one_example_both_ways_is_refused_wherever_it_is_from(own, pictures, tmp
     assert own.sessions() == []
 
 
-def test_nothing_to_rank_is_told(own, pictures, tmp_path):
+def test_having_nothing_to_rank_is_reported(own, pictures, tmp_path):
     session = own.session(ids_of(own, "fish")[0])
     with pytest.raises(InputError, match="No picture passes the filter"):
         session.round(filter=Filter(path="*nowhere*"))
@@ -551,7 +551,7 @@ def test_nothing_to_rank_is_told(own, pictures, tmp_path):
         "PRAGMA user_version = 1",
     ],
 )
-def test_a_damaged_log_is_found_and_told(own, harm):
+def test_a_damaged_log_is_found_and_reported(own, harm):
     session = own.session(ids_of(own, "fish")[0], without=np.full(512, 0.1))
     own.close()
     if "UPDATE" in harm:

@@ -1,4 +1,4 @@
-"""Kernel SLEM's rows behind a shortlist: the same answers as the scan, as far as the shortlist goes."""
+"""Kernel SLEM with a shortlist: the same results as a scan, limited to the shortlist."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ N, D = 3_000, 12
 
 
 def clustered(n, seed=0):
-    """Unit vectors around some centres, as pictures of some kinds would be."""
+    """Unit vectors around a few centres, like pictures of a few kinds."""
     random = np.random.default_rng(seed)
     X = np.random.default_rng(99).normal(size=(60, D))[random.integers(60, size=n)] + 0.3 * random.normal(size=(n, D))
     return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
@@ -27,7 +27,7 @@ def clustered(n, seed=0):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """A few thousand rows are many here."""
+    """Make a few thousand rows count as many."""
     monkeypatch.setattr(ann, "EXACT_ROWS", 10)
 
 
@@ -50,7 +50,7 @@ def flat(slem):
     return index
 
 
-def test_scores_are_exact_and_nearly_all_is_found(built, flat, slem):
+def test_scores_are_exact_and_nearly_all_results_are_found(built, flat, slem):
     query = slem.query(clustered(20, seed=2))
     found, true = built.search(query, 10), flat.search(query, 10)
     assert found.scored < 0.5 * true.scored
@@ -62,7 +62,7 @@ def test_scores_are_exact_and_nearly_all_is_found(built, flat, slem):
     assert (np.diff(found.scores, axis=1) >= 0).all()
 
 
-def test_exact_is_exact_and_more_effort_scores_more(built, flat, slem):
+def test_exact_effort_is_exact_and_more_effort_scores_more_rows(built, flat, slem):
     query = slem.query(clustered(20, seed=3))
     assert built.search(query, 10, effort="exact").ids.tolist() == flat.search(query, 10).ids.tolist()
     scored = [built.search(query, 10, effort=effort).scored for effort in (1, 4, 20, 60)]
@@ -83,7 +83,7 @@ def test_recall_is_the_share_of_the_nearest_others(built, flat, slem, monkeypatc
         others = [other for other in true[row] if other != item]
         shares.append(np.mean([other in found[row] for other in others]))
     assert built.recall(slem, 1) == pytest.approx(np.mean(shares))
-    assert np.mean(shares) < 1  # or the test would say nothing
+    assert np.mean(shares) < 1  # otherwise, the test would be trivial
 
 
 def test_several_examples_are_answered_by_the_scan(built, flat, slem):
@@ -93,7 +93,7 @@ def test_several_examples_are_answered_by_the_scan(built, flat, slem):
 
 @settings(max_examples=4)
 @given(st.integers(0, 2**32 - 1))
-def test_added_and_removed_rows_count_at_once(seed):
+def test_added_and_removed_rows_take_effect_immediately(seed):
     random = np.random.default_rng(seed)
     slem = KernelSlem("gaussian", gamma=0.5, lam=0.01, rank=6).fit(clustered(300, seed=1))
     X = clustered(1_300, seed=seed % 1000)
@@ -115,7 +115,7 @@ def test_added_and_removed_rows_count_at_once(seed):
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
-def test_a_saved_structure_needs_no_encoder(tmp_path, kind):
+def test_a_saved_index_needs_no_encoder(tmp_path, kind):
     slem, flat = KernelSlem(gamma=0.7, lam=0.01, rank=8).fit(clustered(500, seed=1)), Flat()
     flat.add(np.arange(1_100), slem.transform(clustered(1_100)))
     made = Shortlisted(kind).build(flat, encoder=slem)
@@ -138,7 +138,7 @@ def test_other_queries_and_unbuilt_indexes_are_answered_by_the_scan(built, flat,
         Shortlisted().build(flat).save("nowhere")
 
 
-def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, capsys):
+def test_a_large_kernel_space_of_a_collection_gets_a_shortlist(collection, monkeypatch, capsys):
     monkeypatch.setattr(indexes, "choose", lambda n: "hnsw" if n > 1_000 else "flat")
     put(collection, np.arange(1_500))
     collection.fit("kernelslem(gamma=0.5, rank=8)")
@@ -166,7 +166,7 @@ def test_a_large_kernel_space_of_a_collection_gets_one(collection, monkeypatch, 
 
 
 def put(collection, ids):
-    """Items with clustered unit vectors, as an add would put them."""
+    """Store items with clustered unit vectors, as an add does."""
     store = collection._store
     with store.writer():
         collection._spaces.create(["color"])

@@ -1,4 +1,4 @@
-"""Results to look at: tables, contact sheets, pages."""
+"""Display of results: tables, contact sheets and pages."""
 
 import base64
 import io
@@ -43,19 +43,19 @@ def images_of(page: str) -> list[Image.Image]:
 
 @settings(deadline=None)
 @given(st.text(max_size=40))
-def test_whatever_a_file_is_called_prints_as_one_line_in_any_encoding(text: str) -> None:
+def test_any_file_name_prints_as_one_line_in_any_encoding(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()
     assert len(shown.splitlines()) <= 1
     shown.encode("utf-8")
 
 
-def test_plain_names_stay_as_they_are_and_odd_ones_become_escapes() -> None:
+def test_plain_names_are_unchanged_and_unusual_characters_are_escaped() -> None:
     assert printable("Straße 東京 (1).jpg") == "Straße 東京 (1).jpg"
     assert printable("a\x1b[31m\nb\udcff") == r"a\x1b[31m\nb\udcff"
 
 
-def test_a_path_is_shortened_to_where_the_reader_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_current_or_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, home = tmp_path / "here", tmp_path / "home"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -67,7 +67,7 @@ def test_a_path_is_shortened_to_where_the_reader_stands(tmp_path: Path, monkeypa
     assert shorten("/far/away/from/here.jpg", 12) == "…om/here.jpg"
 
 
-def test_a_table_ranks_scores_and_keeps_to_the_width() -> None:
+def test_a_table_has_ranks_and_scores_and_fits_the_width() -> None:
     text = rendered([("/x/first.jpg", 0.0), ("/deep" * 40 + "/second.jpg", 0.25), (None, 1.0)], width=50)
     lines = text.rstrip().splitlines()
     assert len(lines) == 4
@@ -81,11 +81,11 @@ def test_a_name_with_markup_in_it_is_shown_literally() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("a.png", "PNG"), ("a.jpg", "JPEG"), ("a.JPEG", "JPEG")])
-def test_a_sheet_has_the_format_its_name_says(tmp_path: Path, red: str, name: str, kind: str) -> None:
+def test_the_suffix_decides_the_format_of_a_sheet(tmp_path: Path, red: str, name: str, kind: str) -> None:
     assert picture(show.write_sheet([[Tile(red, "red")]], tmp_path / name)).format == kind
 
 
-def test_a_sheet_frames_what_it_shows(tmp_path: Path, red: str) -> None:
+def test_a_sheet_frames_its_pictures(tmp_path: Path, red: str) -> None:
     tiles = [Tile(red, "a", "example"), Tile(red, "b", "right"), Tile(red, "c", "wrong")]
     sheet = picture(show.write_sheet([tiles], tmp_path / "a.png")).convert("RGB")
     step = (sheet.width - show.GAP) // 3
@@ -96,7 +96,7 @@ def test_a_sheet_frames_what_it_shows(tmp_path: Path, red: str) -> None:
         assert sheet.getpixel(middle) == (255, 0, 0)
 
 
-def test_examples_stand_above_results_and_a_sheet_grows_in_both_directions(red: str) -> None:
+def test_examples_are_above_results_and_a_sheet_grows_in_both_directions(red: str) -> None:
     rows = show.arrange([Tile(red, "e")], [Tile(red, str(n)) for n in range(60)])
     assert [tile.caption for tile in rows[0]] == ["e"]
     assert [tile.caption for row in rows[1:] for tile in row] == [str(n) for n in range(60)]
@@ -118,7 +118,7 @@ def test_files_that_cannot_be_read_become_placeholders(tmp_path: Path, red: str)
     assert [image.size for image in shown] == [(256, 128)] + [(256, 256)] * 5
 
 
-def test_an_empty_sheet_and_an_empty_page_are_written_all_the_same(tmp_path: Path) -> None:
+def test_empty_sheets_and_pages_are_written(tmp_path: Path) -> None:
     assert picture(show.write_sheet(show.arrange([], []), tmp_path / "a.png")).width > 0
     assert "<html" in show.write_page("nothing", [], [], tmp_path / "a.html").read_text()
 
@@ -131,7 +131,7 @@ def test_a_member_of_an_archive_is_shown(tmp_path: Path, red: str) -> None:
     assert image.getpixel((50, 25)) == (255, 0, 0)
 
 
-def test_a_page_needs_no_other_file_and_runs_nothing(tmp_path: Path, red: str) -> None:
+def test_a_page_needs_no_other_file_and_runs_no_script(tmp_path: Path, red: str) -> None:
     page = show.write_page(
         "red", [Tile(red, "it", "example")], [Tile(red, "1\nred.png")], tmp_path / "a.html"
     ).read_text()
@@ -143,7 +143,7 @@ def test_a_page_needs_no_other_file_and_runs_nothing(tmp_path: Path, red: str) -
     assert 'class="example"' in page
 
 
-def test_names_cannot_break_out_of_a_page(tmp_path: Path) -> None:
+def test_names_are_escaped_in_a_page(tmp_path: Path) -> None:
     name = '"><script>alert(1)</script>&\udcff.png'
     path = str(tmp_path / name.replace("/", "∕"))
     Image.new("RGB", (8, 8)).save(path)
@@ -154,12 +154,12 @@ def test_names_cannot_break_out_of_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a", "a.png.txt"])
-def test_a_sheet_with_another_ending_is_refused_with_what_is_allowed(tmp_path: Path, name: str) -> None:
+def test_a_sheet_with_another_suffix_is_rejected_with_the_allowed_ones(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"must end in \.png, \.jpg, \.jpeg\. Got .*" + name):
         show.write_sheet([], tmp_path / name)
 
 
-def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"The folder .*/none does not exist\. Create it first\."):
         show.write_sheet([], tmp_path / "none" / "a.png")
     with pytest.raises(InputError, match="Cannot write"):

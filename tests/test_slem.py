@@ -24,23 +24,23 @@ def unit(X):
 
 
 def assert_same_pool(got, expected, rtol=1e-10):
-    """Equal but for `rtol` of the largest entry, or of the variance of rows that came and went."""
+    """Check equality up to `rtol` of the largest entry, or of the variance of added and removed rows."""
     assert got.n_ == expected.n_
     for name in ("mean_", "covariance_", "inverse_"):
         ours, theirs = getattr(got, name), getattr(expected, name)
-        loose = 100 * rtol if name == "inverse_" else rtol  # it magnifies the rounding of what came and went
+        loose = 100 * rtol if name == "inverse_" else rtol  # the inverse amplifies rounding errors
         np.testing.assert_allclose(ours, theirs, rtol=loose, atol=loose * max(1, np.abs(theirs).max()), err_msg=name)
 
 
 @parametrize_with_checks([Slem()])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("n", [1, 2, 8, 200])
 @pytest.mark.parametrize("lam", [1e-3, 0.1, 10.0])
 @pytest.mark.parametrize("theta", [1 / 200, 1.0, 30.0])
-def test_weights_are_the_minimum_of_equation_1(n, lam, theta):
+def test_weights_minimise_equation_1(n, lam, theta):
     omega, nu = Slem(lam).fit(POOL[:n]).weights(ROWS, theta)
     for i, row in enumerate(ROWS):
         expected, bias = square_loss(row, POOL[:n], lam, theta)
@@ -48,14 +48,14 @@ def test_weights_are_the_minimum_of_equation_1(n, lam, theta):
         np.testing.assert_allclose(nu[i], bias, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
 
 
-def test_rows_out_are_the_directions_of_the_weights_whatever_theta():
+def test_vectors_are_the_directions_of_the_weights_for_any_theta():
     slem = Slem(0.01).fit(POOL)
     for theta in (1e-3, 1.0, 1e3):
         np.testing.assert_allclose(slem.transform(ROWS), unit(slem.weights(ROWS, theta)[0]), atol=1e-7)
     np.testing.assert_allclose(slem.transform(ROWS.astype(np.float32)), slem.transform(ROWS), atol=1e-4)
 
 
-def test_small_lam_is_linear_discriminant_analysis():
+def test_small_lam_equals_linear_discriminant_analysis():
     far, near = (
         np.abs(Slem(lam).fit(POOL).transform(ROWS) - unit(np.array([discriminant(x, POOL)[0] for x in ROWS]))).max()
         for lam in (1e-2, 1e-9)
@@ -66,7 +66,7 @@ def test_small_lam_is_linear_discriminant_analysis():
         direction, bias = discriminant(row, POOL)
         np.testing.assert_allclose(unit(omega[i : i + 1])[0], direction / np.linalg.norm(direction), atol=1e-9)
         scale = np.linalg.norm(omega[i]) / np.linalg.norm(direction)
-        np.testing.assert_allclose(nu[i], scale * bias, rtol=1e-7)  # Eq. 7 but for the length, where θ = 1
+        np.testing.assert_allclose(nu[i], scale * bias, rtol=1e-7)  # Eq. 7 up to the length, with θ = 1
 
 
 def test_large_lam_only_centres():
@@ -90,13 +90,13 @@ def test_a_pool_that_does_not_span_its_dimensions_needs_lam_above_zero(pool):
     np.testing.assert_allclose(np.linalg.norm(Slem().fit(pool).transform(ROWS), axis=1), 1, atol=1e-6)
 
 
-def test_the_lam_that_the_error_names_will_do():
+def test_the_lam_suggested_by_the_error_works():
     with pytest.raises(InputError) as caught:
         Slem(0).fit(POOL[:5] * 1e4)
     Slem(float(str(caught.value).split("; ")[1].split(" ")[0])).fit(POOL[:5] * 1e4)
 
 
-def test_the_limit_of_small_lam_sees_what_no_negative_has():
+def test_small_lam_emphasises_dimensions_in_which_no_negative_varies():
     flat = POOL.copy()
     flat[:, 0] = 2
     row = flat[:1].copy()
@@ -105,12 +105,12 @@ def test_the_limit_of_small_lam_sees_what_no_negative_has():
 
 
 @pytest.mark.parametrize("lam", [-1e-9, np.nan, np.inf, "1", None])
-def test_a_lam_that_cannot_be_right_is_refused(lam):
+def test_an_invalid_lam_is_rejected(lam):
     with pytest.raises(InputError, match=r"lam must be a finite number of at least 0. Got"):
         Slem(lam).fit(POOL)
 
 
-def test_a_theta_that_cannot_be_right_is_refused():
+def test_an_invalid_theta_is_rejected():
     with pytest.raises(InputError, match=r"theta must be a finite number above 0. Got 0."):
         Slem().fit(POOL).weights(ROWS, theta=0)
 
@@ -118,7 +118,7 @@ def test_a_theta_that_cannot_be_right_is_refused():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("verb", ["fit", "add", "remove", "transform", "weights"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_that_are_not_finite_are_refused_and_change_nothing(verb, bad, dtype):
+def test_rows_that_are_not_finite_are_rejected_and_change_nothing(verb, bad, dtype):
     rows = POOL[:50].astype(dtype)
     rows[17, 3] = bad
     slem = Slem().fit(POOL)
@@ -134,15 +134,15 @@ def test_rows_of_any_scale_have_length_one(scale):
     np.testing.assert_allclose(Y, Slem(1e-3).fit(POOL).transform(ROWS), atol=1e-3)
 
 
-def test_a_long_mean_costs_no_precision():
+def test_a_large_mean_does_not_lose_precision():
     offset = np.full(12, 1000.0)
     expected = Slem(0.01).fit(POOL).transform(ROWS)
     shifted = Slem(0.01).fit((POOL + offset).astype(np.float32)).transform((ROWS + offset).astype(np.float32))
-    np.testing.assert_allclose(shifted, expected, atol=0.02)  # of which the rounding of the input is the most
+    np.testing.assert_allclose(shifted, expected, atol=0.02)  # most of it is rounding of the input
     np.testing.assert_allclose(Slem(0.01).fit(POOL + offset).transform(ROWS + offset), expected, atol=1e-6)
 
 
-def test_verbs_want_a_fit_first():
+def test_it_must_be_fitted_before_use():
     for verb in ("add", "remove", "transform", "weights"):
         with pytest.raises(NotFittedError):
             getattr(Slem(), verb)(POOL)
@@ -168,7 +168,7 @@ def test_any_order_of_adds_and_removes_equals_a_fresh_fit(changes, lam, start):
     assert_same_pool(slem, Slem(lam).fit(pool))
 
 
-def test_more_than_there_is_cannot_be_removed():
+def test_more_rows_than_the_pool_has_cannot_be_removed():
     slem = Slem().fit(POOL[:10])
     for rows in (POOL[:10], POOL[:11]):
         with pytest.raises(
@@ -185,13 +185,13 @@ def test_rows_that_were_never_in_the_pool_cannot_be_removed():
     assert_same_pool(slem, Slem().fit(POOL[:50]), rtol=0)
 
 
-def test_no_rows_change_no_pool():
+def test_adding_or_removing_no_rows_does_not_change_the_pool():
     slem = Slem().fit(POOL)
     assert_same_pool(slem.add(POOL[:0]).remove(POOL[:0]), Slem().fit(POOL), rtol=0)
     assert slem.transform(POOL[:0]).shape == (0, 12)
 
 
-def test_rows_read_in_many_chunks_give_the_same(monkeypatch):
+def test_the_number_of_chunks_does_not_change_the_results(monkeypatch):
     whole = Slem().fit(POOL)
     Y = whole.transform(ROWS)
     monkeypatch.setattr(lookalike_arrays.chunks, "__defaults__", (1000,))
@@ -212,7 +212,7 @@ def test_a_memory_mapped_half_precision_pool_is_never_copied_whole(tmp_path, mon
     assert peak < rows.nbytes / 2
 
 
-def test_torch_tensors_give_torch_tensors_with_the_same_numbers():
+def test_torch_input_gives_torch_output_with_the_same_values():
     torch = pytest.importorskip("torch")
     fresh = Slem(0.01).fit(POOL)
     slem = Slem(0.01).fit(torch.from_numpy(POOL[:90])).add(torch.from_numpy(POOL)).remove(torch.from_numpy(POOL[:90]))
@@ -242,21 +242,21 @@ def test_pushes_add_up_to_the_direction():
         np.testing.assert_allclose(pushes[i] / pushes[i, 0], residuals / residuals[0], atol=1e-8)
 
 
-def test_the_negative_most_like_a_row_pushes_it_most():
+def test_the_most_similar_negative_pushes_a_row_most():
     pool = np.concatenate([POOL, ROWS[:1] + 0.01])
     assert Slem(0.05).fit(pool).pushes(ROWS[:1], pool).argmax() == 200
 
 
-def test_what_encodes_does_not_grow_with_the_pool():
+def test_the_size_of_the_model_does_not_depend_on_the_pool():
     small, large = (Slem().fit(random.normal(size=(n, 64)).astype(np.float32)) for n in (100, 10_000))
     assert {name: np.shape(value) for name, value in vars(small).items()} == {
         name: np.shape(value) for name, value in vars(large).items()
-    }  # nothing that was kept is longer
+    }
 
 
 @pytest.mark.parametrize("n", [3, 40])
 def test_a_row_of_the_pool_is_not_pushed_away_from_itself(n):
-    """With itself among the negatives, a row's ω keeps its direction; λ counts (n + 1) / n times."""
+    """If the row itself is among the negatives, its ω keeps its direction and λ is scaled by (n + 1) / n."""
     random = np.random.default_rng(n)
     pool, x = random.normal(size=(n, 6)), random.normal(size=(1, 6))
     inside = Slem(lam=0.1).fit(np.vstack([pool, x])).transform(x)

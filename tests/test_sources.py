@@ -24,7 +24,7 @@ JPEG = encode(picture(np.random.default_rng(0)), "JPEG")
 
 
 class Skipped(dict):
-    """Collects what `walk` could not list."""
+    """Collect the paths that `walk` skips."""
 
     def __call__(self, path, reason):
         assert path not in self
@@ -76,7 +76,7 @@ MAKERS = {
 }
 
 
-def test_a_folder_is_walked_in_the_order_of_names(tmp_path, skipped):
+def test_a_folder_is_walked_in_order_of_names(tmp_path, skipped):
     for name in ("b.jpg", "a.PNG", "z/1.jpeg", "c/d/e.webp", "c/a.gif", "10.tif", "9.bmp"):
         write(tmp_path / name)
     expected = ["10.tif", "9.bmp", "a.PNG", "b.jpg", "c/a.gif", "c/d/e.webp", "z/1.jpeg"]
@@ -85,7 +85,7 @@ def test_a_folder_is_walked_in_the_order_of_names(tmp_path, skipped):
     assert skipped == {}
 
 
-def test_only_pictures_are_taken_from_a_folder_and_nothing_hidden(tmp_path, skipped):
+def test_only_visible_pictures_of_a_folder_are_listed(tmp_path, skipped):
     for name in ("a.jpg", "b.txt", "c", "d.tar", ".e.jpg", ".f/g.jpg", "h.jpg.part"):
         write(tmp_path / name)
     assert names(walk([tmp_path], on_skip=skipped), tmp_path) == ["a.jpg"]
@@ -101,7 +101,7 @@ def test_an_entry_has_size_and_time_of_the_file_and_reads_its_bytes(tmp_path, sk
     assert pickle.loads(pickle.dumps(entry)).read() == JPEG
 
 
-def test_a_named_file_is_tried_whatever_its_name(tmp_path, skipped):
+def test_an_explicit_file_is_listed_whatever_its_name(tmp_path, skipped):
     path = write(tmp_path / ".picture-without-suffix")
     assert [entry.path for entry in walk([path], on_skip=skipped)] == [str(path)]
 
@@ -113,7 +113,7 @@ def test_relative_sources_become_absolute(tmp_path, skipped, monkeypatch):
         assert [entry.path for entry in walk([source], on_skip=skipped)] == [str(tmp_path / "a/b.jpg")], source
 
 
-def test_odd_names_are_names(tmp_path, skipped):
+def test_unusual_file_names_are_accepted(tmp_path, skipped):
     odd = ["späße 🐟.jpg", "new\nline.jpg", os.fsdecode(b"\xff\xfe.jpg"), "-rf.jpg", " .jpg", "a::b.jpg", "[x]*.jpg"]
     for name in odd:
         write(tmp_path / name)
@@ -139,7 +139,7 @@ def test_links_are_followed_and_every_folder_is_visited_once(tmp_path, skipped):
     assert skipped == {}
 
 
-def test_links_lead_only_into_the_folders_that_are_named(tmp_path, skipped):
+def test_links_are_followed_only_into_the_given_folders(tmp_path, skipped):
     root, other = tmp_path / "root", tmp_path / "other"
     for file in (root / "a.jpg", root / "b/b.jpg", other / "c.jpg", tmp_path / "root-2/d.jpg"):
         write(file)
@@ -167,7 +167,7 @@ def test_many_links_between_folders_do_not_explode(tmp_path, skipped):
         write(tmp_path / f"{i}/a.jpg")
         for j in range(12):
             (tmp_path / f"{i}/to-{j}").symlink_to(tmp_path / str(j))
-    assert len(list(walk([tmp_path], on_skip=skipped))) == 12  # of 12 ** 12 ways, which would never end
+    assert len(list(walk([tmp_path], on_skip=skipped))) == 12  # there are 12 ** 12 paths, far too many to walk
     assert len(list(walk([f"{tmp_path}/**/*.jpg"], on_skip=skipped))) == 12
 
 
@@ -179,7 +179,7 @@ def test_a_very_deep_folder_is_walked(tmp_path, skipped):
     assert len(list(walk([tmp_path], on_skip=skipped))) == 1
 
 
-def test_a_path_that_is_no_file_is_reported(tmp_path, skipped):
+def test_a_path_that_is_not_a_file_is_reported(tmp_path, skipped):
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "dangling.jpg").symlink_to("nowhere")
     (tmp_path / "itself.jpg").symlink_to("itself.jpg")
@@ -213,7 +213,7 @@ def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, skipped, monkeypat
     assert skipped == {str(tmp_path / "secret"): "permission denied"}
 
 
-def test_a_source_that_is_not_there_is_an_error_at_once(tmp_path, skipped):
+def test_a_missing_source_raises_an_error_immediately(tmp_path, skipped):
     write(tmp_path / "a.jpg")
     for source in (
         tmp_path / "no",
@@ -237,7 +237,7 @@ def test_a_file_that_vanishes_or_is_replaced_is_rejected_when_read(tmp_path, ski
             entry.read()
 
 
-def test_patterns_match_as_a_shell_does(tmp_path, skipped):
+def test_patterns_match_as_in_a_shell(tmp_path, skipped):
     for name in ("a.jpg", "b.png", "x/c.jpg", "x/y/d.jpg", ".h/e.jpg", "x/notes.txt", "x/a1.jpg", "x/a2.jpg"):
         write(tmp_path / name)
     for pattern, expected in {
@@ -256,7 +256,7 @@ def test_patterns_match_as_a_shell_does(tmp_path, skipped):
     assert skipped == {}
 
 
-def test_a_pattern_takes_archives(tmp_path, skipped):
+def test_a_pattern_can_match_archives(tmp_path, skipped):
     write_zip(tmp_path / "a.zip", {"1.jpg": JPEG})
     write_tar(tmp_path / "b.tar", {"2.jpg": JPEG})
     assert names(walk([f"{tmp_path}/*"], on_skip=skipped), tmp_path) == ["a.zip::1.jpg", "b.tar::2.jpg"]
@@ -322,7 +322,7 @@ def test_locate_returns_an_entry_or_none(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip"])
-def test_names_in_an_archive_lead_nowhere(tmp_path, skipped, name):
+def test_names_in_an_archive_cannot_lead_outside(tmp_path, skipped, name):
     outside = write(tmp_path / "outside.jpg", b"outside")
     (tmp_path / "in").mkdir()
     path = MAKERS[name](tmp_path / "in" / name, {"/etc/a.jpg": b"1", "../../b.jpg": b"2", "../outside.jpg": b"3"})
@@ -376,7 +376,7 @@ def test_a_damaged_archive_gives_its_readable_members_and_is_reported(tmp_path, 
             assert len(entries) == 3
 
 
-def test_a_tar_cut_in_a_picture_is_rejected_when_that_is_read(tmp_path, skipped):
+def test_a_picture_in_a_truncated_tar_is_rejected_when_it_is_read(tmp_path, skipped):
     data = write_tar(tmp_path / "whole.tar", {"0.jpg": JPEG}).read_bytes()
     path = write(tmp_path / "a.tar", data[:900])
     (entry,) = walk([path], on_skip=skipped)
@@ -384,7 +384,7 @@ def test_a_tar_cut_in_a_picture_is_rejected_when_that_is_read(tmp_path, skipped)
         entry.read()
 
 
-def test_an_archive_that_changes_is_not_read_at_the_old_places(tmp_path, skipped):
+def test_a_changed_archive_is_not_read_at_the_old_offsets(tmp_path, skipped):
     for name in ("a.tar", "a.zip"):
         path = MAKERS[name](tmp_path / name, {"0.jpg": JPEG})
         (entry,) = walk([path], on_skip=skipped)
@@ -396,7 +396,7 @@ def test_an_archive_that_changes_is_not_read_at_the_old_places(tmp_path, skipped
             entry.read()
 
 
-def test_a_zip_bomb_is_rejected_by_its_size_and_by_its_content(tmp_path, skipped):
+def test_a_zip_bomb_is_rejected_by_its_declared_and_its_real_size(tmp_path, skipped):
     path = write_zip(tmp_path / "a.zip", {"bomb.jpg": bytes(5 * 2**20)})
     (entry,) = walk([path], on_skip=skipped)
     assert path.stat().st_size < 10_000
@@ -414,7 +414,7 @@ def test_a_zip_bomb_is_rejected_by_its_size_and_by_its_content(tmp_path, skipped
 def test_an_encrypted_member_is_rejected(tmp_path, skipped):
     path = write_zip(tmp_path / "a.zip", {"a.jpg": JPEG})
     data = bytearray(path.read_bytes())
-    data[6] |= 1  # the flag, in the local header and in the directory
+    data[6] |= 1  # the encryption flag, in the local header and in the directory
     data[data.index(b"PK\1\2") + 8] |= 1
     path.write_bytes(bytes(data))
     (entry,) = walk([path], on_skip=skipped)
@@ -422,7 +422,7 @@ def test_an_encrypted_member_is_rejected(tmp_path, skipped):
         entry.read()
 
 
-def test_a_compressed_tar_that_unpacks_without_end_is_left(tmp_path, skipped, monkeypatch):
+def test_a_tar_bomb_is_abandoned_and_reported(tmp_path, skipped, monkeypatch):
     monkeypatch.setattr(archives, "FREE_BYTES", 2**20)
     path = write_tar(tmp_path / "a.tar.gz", {"a.jpg": JPEG, "bomb.jpg": bytes(30 * 2**20), "b.jpg": JPEG}, "w:gz")
     assert len(list(walk([path], on_skip=skipped))) == 1
@@ -437,7 +437,7 @@ def test_a_huge_header_in_a_compressed_tar_is_not_held_in_memory(tmp_path, skipp
     assert "a header of more than 1048576 bytes" in skipped[str(path)]
 
 
-def test_members_too_large_for_the_limits_are_reported_and_not_carried(tmp_path, skipped):
+def test_members_above_the_limits_are_reported_and_not_read(tmp_path, skipped):
     path = write_tar(tmp_path / "a.tgz", {"a.jpg": JPEG, "large.jpg": bytes(10**6), "b.jpg": JPEG}, "w:gz")
     found = list(walk([path], on_skip=skipped, limits=Limits(max_bytes=10**5)))
     assert names(found, tmp_path) == ["a.tgz::a.jpg", "a.tgz::b.jpg"]

@@ -1,4 +1,4 @@
-"""Spaces of a collection: recipes, fits and indexes that stay in step with the store."""
+"""Spaces of a collection: recipes, fits, and indexes that stay in sync with the store."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("read_here")
 
 
 def put(collection, ids):
-    """Items with random unit vectors, as an add would put them."""
+    """Store items with random unit vectors, as an add does."""
     X = np.random.default_rng(int(ids[0])).normal(size=(len(ids), 32)).astype(np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     store = collection._store
@@ -33,7 +33,7 @@ def put(collection, ids):
             store.vectors.commit(pending)
 
 
-def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeypatch):
+def test_a_large_space_gets_a_faiss_index_that_stays_in_sync(collection, monkeypatch):
     monkeypatch.setattr(indexes, "choose", lambda n: "hnsw" if n > 1_500 else "flat")
     put(collection, np.arange(2_000))
     collection.compact()
@@ -53,7 +53,7 @@ def test_a_large_space_gets_a_faiss_index_that_keeps_in_step(collection, monkeyp
     assert collection.space("color").index.stale < 0.01
 
 
-def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypatch):
+def test_a_damaged_index_only_costs_time_and_is_rebuilt(collection, monkeypatch):
     monkeypatch.setattr(indexes, "choose", lambda n: "hnsw")
     put(collection, np.arange(2_000))
     collection.compact()
@@ -66,7 +66,7 @@ def test_a_damaged_index_costs_time_only_and_is_built_anew(collection, monkeypat
     assert not file.exists()
 
 
-def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, monkeypatch):
+def test_a_large_space_gets_leaves_for_feedback_that_stay_in_sync(collection, monkeypatch):
     monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
     put(collection, np.arange(2_000))
     collection.compact()
@@ -82,7 +82,7 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
         assert session.round(k=5, window=3).best[0].id == 7
         assert reader.verify() == []
     collection.compact()
-    assert collection._store.vectors.structures.get("color()", "hyperplanes").file == file  # not old enough
+    assert collection._store.vectors.structures.get("color()", "hyperplanes").file == file  # not rebuilt yet
     (collection.path / "indexes" / file).write_bytes(b"nonsense")
     with Collection(collection.path) as again:
         assert "does not match its digest" in again.verify()[0]
@@ -92,7 +92,7 @@ def test_a_large_space_gets_leaves_for_feedback_that_keep_in_step(collection, mo
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, monkeypatch, kind):
+def test_an_open_index_grows_when_another_process_adds_pictures(collection, monkeypatch, kind):
     monkeypatch.setattr(indexes, "choose", lambda n: kind)
     monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
     put(collection, np.arange(2_000))
@@ -108,8 +108,8 @@ def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, 
         assert reader.search(2_105, k=1)[0].id == 2_105
         after = reader.space("color").index, reader.space("color").feedback_index
         assert [index.ids.tolist() for index in after] == [list(range(2_110))] * 2
-        assert [len(index) for index in before] == [2_000, 2_000]  # who still searches them is not disturbed
-        assert len(opened) == loaded  # nothing was read anew
+        assert [len(index) for index in before] == [2_000, 2_000]  # running searches are not affected
+        assert len(opened) == loaded  # nothing was loaded again
         assert isinstance(after[1], Leaves)
         collection.remove(7)
         collection.compact()
@@ -117,7 +117,7 @@ def test_an_index_that_is_open_grows_with_what_another_process_adds(collection, 
             assert index.ids.tolist() == sorted(set(range(2_110)) - {7})
 
 
-def test_what_is_not_committed_is_not_remembered(collection):
+def test_uncommitted_changes_are_not_cached(collection):
     put(collection, np.arange(20))
     store = collection._store
 
@@ -133,10 +133,10 @@ def test_what_is_not_committed_is_not_remembered(collection):
 
 
 def deleted_files_open(folder):
-    """How many files below a folder this process holds open although they were deleted."""
+    """Number of deleted files inside a folder that this process still has open."""
     links = []
     for file in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one of this very listing
+        with suppress(FileNotFoundError):  # the descriptor of this listing itself
             links.append(os.readlink(f"/proc/self/fd/{file}"))
     return sum(link.startswith(str(folder)) and link.endswith(" (deleted)") for link in links)
 
@@ -160,7 +160,7 @@ def test_a_space_that_another_process_removed_is_closed_with_its_model(collectio
             assert [part() for part in kept] == [None, None]
 
 
-def test_a_space_that_was_removed_is_unknown(collection):
+def test_a_removed_space_is_unknown(collection):
     put(collection, np.arange(100))
     collection.fit("slem(lam=0.01)")
     with Collection(collection.path) as reader:
@@ -191,7 +191,7 @@ def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
         ("mine = l2()", "No feature named 'l2'"),
     ],
 )
-def test_a_recipe_that_cannot_be_made_is_refused_before_anything_is_written(collection, tmp_path, text, message):
+def test_an_invalid_recipe_is_rejected_before_anything_is_written(collection, tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         collection.add(tmp_path, recipes=[text])
     assert collection.stats()["spaces"] == []
@@ -204,7 +204,7 @@ def test_a_file_named_in_a_pipeline_becomes_absolute(tmp_path, monkeypatch):
     assert chain == [f"onnx(path={str(tmp_path / 'net.onnx')!r}, size=32)"]
 
 
-def test_a_name_stands_for_one_chain(collection, pictures):
+def test_a_name_belongs_to_one_chain(collection, pictures):
     collection.add(pictures / "fish", recipes=["mine = color()"], workers=1)
     with pytest.raises(InputError, match="exists with another chain"):
         collection.add(pictures / "fish", recipes=["mine = color() | l2()"], workers=1)
@@ -218,7 +218,7 @@ def test_a_space_without_transforms_has_nothing_to_fit(collection, pictures):
         collection.fit("color")
 
 
-def test_a_space_with_a_measure_of_its_own_is_searched_by_it(collection, pictures):
+def test_a_space_with_its_own_metric_is_searched_by_it(collection, pictures):
     spec = "kernelslem(gamma=1.0, lam=0.01, rank=8)"
     collection.add(pictures, recipes=["plain = color()", f"sharp = color() | {spec}"])
     collection.fit("sharp")
@@ -234,7 +234,7 @@ def test_a_space_with_a_measure_of_its_own_is_searched_by_it(collection, picture
         assert again.verify() == []
 
 
-def test_several_examples_are_weighed_by_their_scores_there(collection, pictures):
+def test_several_examples_are_combined_by_their_scores_in_that_metric(collection, pictures):
     collection.add(pictures, recipes=["plain = color()", "sharp = color() | kernelslem(gamma=1.0, lam=0.01, rank=8)"])
     collection.fit("sharp")
     ids = [int(item) for item in collection.vectors("plain")[0][:3]]

@@ -36,7 +36,7 @@ def test_the_best_iterate_is_kept_not_the_last():
     np.testing.assert_array_equal(best, seen[int(np.argmax(scores))])
 
 
-def test_the_earliest_of_equal_scores_is_kept_and_patience_ends():
+def test_the_earliest_of_equal_scores_is_kept_and_training_stops_early():
     best, curve = run(validate=lambda w: 1.0)
     assert best.tolist() == [0, 0]
     assert curve.iterations == [0, 5, 10, 15]
@@ -51,12 +51,12 @@ def test_without_validation_the_last_iterate_is_kept():
     assert curve.losses[1:] == sorted(curve.losses[1:], reverse=True)
 
 
-def test_the_last_step_is_validated_too():
+def test_the_last_step_is_also_validated():
     assert run(max_iterations=12)[1].iterations == [0, 5, 10, 12]
     assert run(max_iterations=0)[1].iterations == [0]
 
 
-def test_the_callback_sees_what_the_curve_keeps():
+def test_the_callback_gets_the_values_of_the_curve():
     calls = []
     curve = run(validate=lambda w: float(w[0]), callback=lambda *what: calls.append(what))[1]
     assert calls[1:] == list(zip(curve.iterations, curve.losses, curve.scores, strict=True))[1:]
@@ -90,12 +90,12 @@ def test_the_seed_decides_the_batches():
     assert record(1) == record(1) != record(2)
 
 
-def test_too_large_a_rate_is_said():
+def test_a_rate_that_is_too_large_raises_an_error():
     with pytest.raises(InputError, match=r"rate must be smaller: the loss is not finite at step \d+. Got 1e\+30"):
         run(rate=1e30)
 
 
-def test_what_was_gained_before_the_loss_grew_without_bound_is_kept():
+def test_the_best_iterate_is_kept_if_the_loss_diverges_later():
     def step(w, rows, labels):
         return (1.0, -np.ones_like(w)) if w[0] < 12 else (math.inf, -np.ones_like(w) * 1e38)
 
@@ -104,7 +104,7 @@ def test_what_was_gained_before_the_loss_grew_without_bound_is_kept():
     assert curve.iterations == [0, 5, 10]
 
 
-def test_rows_go_to_where_the_parameters_are():
+def test_rows_are_moved_to_the_device_of_the_parameters():
     torch = pytest.importorskip("torch")
 
     def step(w, rows, labels):
@@ -126,7 +126,7 @@ def draw(n=120, d=9, classes=4, seed=0):
 
 
 def within(X, y):
-    """The covariance within classes, row by row."""
+    """The covariance within classes, computed row by row."""
     total = np.zeros((X.shape[1],) * 2)
     for c in np.unique(y):
         for row in X[y == c] - X[y == c].mean(axis=0):
@@ -147,7 +147,7 @@ def test_gradients_are_multiplied_by_the_inverse_covariance_within_classes(seed,
     assert found.W.shape == (min(dim, d), d)
 
 
-def test_the_first_directions_are_fishers_and_the_others_come_by_falling_variance():
+def test_the_first_directions_are_fishers_and_the_others_are_sorted_by_variance():
     X, y = draw()
     found = find_start(X, y, 9, np.random.default_rng(0))
     S = within(X, y)
@@ -175,7 +175,7 @@ def test_classes_of_one_row_each_start_from_principal_directions():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 6])
-def test_rows_that_are_all_alike_have_a_start(rows):
+def test_equal_rows_have_a_valid_start(rows):
     found = find_start(np.ones((rows, 3)), np.arange(rows) % 2, 2, np.random.default_rng(0))
     assert np.isfinite(found.W).all()
     assert (found.first, found.total) == (1.0, 1.0)
@@ -198,7 +198,7 @@ def test_many_rows_are_sampled(monkeypatch):
     assert some.W.dtype == np.float32
 
 
-def test_torch_and_numpy_start_alike():
+def test_torch_and_numpy_have_the_same_start():
     torch = pytest.importorskip("torch")
     X, y = draw()
     ours, theirs = (find_start(rows, y, 6, np.random.default_rng(0)) for rows in (X, torch.from_numpy(X)))

@@ -34,13 +34,13 @@ WIDE = (RANDOM.normal(size=(12, 30))[CLASSES] * 3 + RANDOM.normal(size=(120, 30)
 
 
 @parametrize_with_checks([Tsvmh(bits=8)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
 @settings(max_examples=4, deadline=None)
 @given(C=st.integers(2, 5), long=st.sampled_from([24, 32]), short=st.sampled_from([8, 16]), seed=st.integers(0, 99))
-def test_a_short_code_is_the_beginning_of_a_long_one(C, long, short, seed):
+def test_a_short_code_is_a_prefix_of_a_long_one(C, long, short, seed):
     X, y, _ = clouds(60, C, seed=seed)
     one, other = (Tsvmh(bits=bits, sample=10, random_state=seed).fit(X, y) for bits in (short, long))
     np.testing.assert_array_equal(one.encode(X), other.encode(X)[:, : short // 8])
@@ -79,7 +79,7 @@ def test_trees_differ():
     assert np.unique(coder.W_, axis=0).shape[0] == 16
 
 
-def test_processes_make_the_same_codes_as_one():
+def test_several_processes_give_the_same_codes_as_one():
     one, two = (Tsvmh(bits=8, n_jobs=n_jobs).fit(X, Y) for n_jobs in (None, 2))
     assert one.W_.tobytes() == two.W_.tobytes()
     assert one.b_.tobytes() == two.b_.tobytes()
@@ -91,7 +91,7 @@ def test_shift_and_scale_of_the_rows_do_not_matter():
     assert same.mean() < 0.2
 
 
-def test_labels_are_read_as_any_kind():
+def test_labels_of_any_type_are_accepted():
     names = np.array(["owl", "cat", "fox", "ant", "bee"], object)
     named = np.where(Y < 0, None, names[Y])
     floats = np.where(Y < 0, np.nan, Y)
@@ -107,7 +107,7 @@ def test_each_combination_of_labels_is_a_class():
     labels = random.random((120, 2)) < 0.6
     X = labels * 4 + 0.3 * random.normal(size=(120, 2))
     coder = Tsvmh(bits=16).fit(X, labels)
-    assert coder.classes_.shape == (3, 2)  # rows with no label at all are unlabelled
+    assert coder.classes_.shape == (3, 2)  # rows without any label are unlabelled
     codes = coder.encode([[4, 0], [0, 4], [4, 4]])
     assert (distances(codes, codes) + 9 * np.eye(3) > 0).all()
 
@@ -122,7 +122,7 @@ def test_unlabelled_rows_get_the_codes_of_their_class(unlabelled):
     assert away[~same].mean() > 4
 
 
-def test_a_tree_takes_no_more_unlabelled_rows_than_labelled_ones_could_be():
+def test_the_number_of_unlabelled_rows_in_a_tree_is_limited():
     X, y, truth = clouds(600, 3, spread=0.7, unlabelled=0.8)
     seen = []
 
@@ -152,7 +152,7 @@ def test_scores_are_in_units_of_the_margin():
     coder = Tsvmh(bits=8, C=1e4).fit(X, truth)
     scores = np.abs(coder.project(X))
     inside = coder.sides_[:, truth].T != 0
-    nearest = np.where(inside, scores, np.inf).min(axis=0)  # of the rows that a plane tells apart
+    nearest = np.where(inside, scores, np.inf).min(axis=0)  # of the rows that the plane separates
     np.testing.assert_allclose(nearest, 1, atol=0.2)
 
 
@@ -163,13 +163,13 @@ def test_an_embedding_is_the_distance_from_each_plane():
     )
 
 
-def test_noise_in_labels_costs_the_ramp_less_than_the_hinge():
+def test_label_noise_hurts_the_ramp_less_than_the_hinge():
     X, _, truth = clouds(600, 4, spread=2.0, unlabelled=0)
     random = np.random.default_rng(1)
     X[random.random(600) < 0.2] *= 3
     noisy = np.where(random.random(600) < 0.2, random.integers(4, size=600), truth)
 
-    def gap(coder):  # how much nearer codes of a class are, as a share
+    def gap(coder):  # relative difference of distances within and between classes
         away = distances(*[coder.encode(X[::3])] * 2)
         same = truth[::3, None] == truth[::3]
         return 1 - away[same].mean() / away[~same].mean()
@@ -178,14 +178,14 @@ def test_noise_in_labels_costs_the_ramp_less_than_the_hinge():
     assert lost[0] < lost[1]
 
 
-def test_it_is_saved_as_arrays_and_comes_back():
+def test_it_is_saved_as_arrays_and_restored():
     coder = registry.create("coder", "tsvm(bits=16)").fit(X, Y)
     assert registry.kind_of(coder) == ("coder", "tsvm")
     again = registry.restore("coder", registry.spec_of(coder), registry.state_of(coder))
     np.testing.assert_array_equal(again.encode(X), coder.encode(X))
 
 
-def test_zero_rows_and_no_rows_are_taken():
+def test_zero_rows_and_empty_input_are_accepted():
     some = X.copy()
     some[:20] = 0
     coder = Tsvmh(bits=8).fit(some, Y)
@@ -206,7 +206,7 @@ def test_zero_rows_and_no_rows_are_taken():
         ({"random_state": None}, "random_state must be a whole number of at least 0. Got None"),
     ],
 )
-def test_bad_parameters_are_refused(change, message):
+def test_invalid_parameters_are_rejected(change, message):
     with pytest.raises(InputError, match=message):
         Tsvmh(**change).fit(X, Y)
 
@@ -224,7 +224,7 @@ def test_bad_parameters_are_refused(change, message):
         (np.arange(3), r"labels for each of 200 rows. Got shape \(3,\)"),
     ],
 )
-def test_labels_that_cannot_be_learned_from_are_refused(y, message):
+def test_unusable_labels_are_rejected(y, message):
     with pytest.raises(InputError, match=message):
         Tsvmh(bits=8).fit(X, y)
 
@@ -235,11 +235,11 @@ def test_an_unfitted_coder_raises():
 
 
 @parametrize_with_checks([TsvmPlanes(dim=3)])
-def test_planes_are_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_of_planes_pass(estimator, check):
     check(estimator)
 
 
-def test_planes_are_those_of_the_codes():
+def test_planes_equal_those_of_the_codes():
     some = np.where(np.random.default_rng(1).random(120) < 0.3, -1, CLASSES)
     planes, coder = TsvmPlanes(dim=19).fit(WIDE, some), Tsvmh(bits=24).fit(WIDE, some)
     np.testing.assert_allclose(planes.transform(WIDE), coder.transform(WIDE)[:, :19], atol=1e-4)
@@ -265,13 +265,13 @@ def test_planes_are_saved_and_restored():
     ("options", "y", "message"),
     [({"dim": 0}, CLASSES, "dim must be"), ({}, np.zeros(120), "at least 2"), ({}, np.full(120, -1), "some labels")],
 )
-def test_planes_refuse_bad_input(options, y, message):
+def test_planes_reject_invalid_input(options, y, message):
     with pytest.raises(InputError, match=message):
         TsvmPlanes(**options).fit(WIDE, y)
 
 
 def leaves(nodes):
-    """Classes that end alone on a side, from all nodes."""
+    """The classes that are the only one on their side of a node."""
     return sorted(int(side[0]) for node in nodes for side in (node.left, node.right) if len(side) == 1)
 
 
@@ -299,7 +299,7 @@ def test_every_class_is_one_leaf_and_every_node_divides_a_side_of_its_parent(C, 
             assert together in [list(side) for side in nodes[node.parent][:2]]
 
 
-def test_a_cut_is_the_best_of_all_normalised_cuts_where_groups_are_plain():
+def test_a_cut_is_the_best_normalised_cut_if_groups_are_well_separated():
     random = np.random.default_rng(0)
     groups = np.array([0, 1, 0, 1, 1, 0, 0])
     W = np.where(groups[:, None] == groups, 0.9, 0.1) + 0.05 * random.random((7, 7))
@@ -316,11 +316,11 @@ def test_a_cut_is_the_best_of_all_normalised_cuts_where_groups_are_plain():
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([1e-3, 1.0, 1e4]))
-def test_hull_distance_is_the_distance_of_the_nearest_points_of_two_hulls(seed, scale):
+def test_hull_distance_is_the_distance_between_the_nearest_points_of_two_hulls(seed, scale):
     random = np.random.default_rng(seed)
     A, B = random.normal(size=(6, 3)), random.normal((7, 0, 0), size=(6, 3))
 
-    def gap(z):  # the squared distance of two mixtures
+    def gap(z):  # the squared distance between two convex combinations
         away = z[:6] @ A - z[6:] @ B
         return away @ away
 
@@ -350,9 +350,9 @@ def test_label_combinations_that_share_a_label_have_the_largest_similarity():
     assert W[both, codes[2]] < 1
     assert (np.diag(W) == 0).all()
     root = class_tree(W)[0]
-    assert [codes[2]] in (root.left.tolist(), root.right.tolist())  # the one that shares no label goes first
+    assert [codes[2]] in (root.left.tolist(), root.right.tolist())  # it shares no label, so it is split first
 
 
-def test_a_class_without_rows_is_refused():
+def test_a_class_without_rows_is_rejected():
     with pytest.raises(InputError, match=r"Every class must have at least one row. Class 1 has none"):
         hull_distances(np.eye(3), np.array([0, 2, 2]), np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Vectors: spaces, immutable segments, dead rows, merging, verifying."""
+"""The vector store: spaces, immutable segments, dead rows, merging and verification."""
 
 import mmap
 import re
@@ -40,12 +40,12 @@ def vectors(store: Store) -> VectorStore:
 
 
 def rows_for(ids: NDArray[np.int64], dtype: Any = np.float32) -> NDArray[Any]:
-    """Rows from which their id can be told."""
+    """Rows that encode their id."""
     return (ids[:, None] + np.arange(DIM) / 8).astype(dtype)
 
 
 def add(store: Store, *ids: int, space: str = "deep", dtype: Any = np.float32) -> None:
-    """Items with a row each, in one segment."""
+    """Add items with one row each, in one segment."""
     array = np.array(ids, np.int64)
     pending = store.vectors.write(space, array, rows_for(array, dtype))
     with store.transaction():
@@ -60,7 +60,7 @@ def remove(store: Store, *ids: int) -> None:
 
 
 def contents(vectors: VectorStore, space: str = "deep") -> dict[int, list[float]]:
-    """Every live row by its id; fails where an id is alive twice."""
+    """Every live row by id. Fail if an id is alive twice."""
     found: dict[int, list[float]] = {}
     for block in vectors.blocks(space):
         keep = slice(None) if block.dead is None else ~block.dead
@@ -79,7 +79,7 @@ def folder(store: Store, name: str = "vectors") -> list[str]:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_rows_come_back_sorted_by_id_in_their_own_precision(store: Store, vectors: VectorStore, dtype: Any) -> None:
+def test_rows_are_read_sorted_by_id_in_their_own_precision(store: Store, vectors: VectorStore, dtype: Any) -> None:
     add(store, 30, 10, 20, dtype=dtype)
     (block,) = vectors.blocks("deep")
     assert block.ids.tolist() == [10, 20, 30]
@@ -107,7 +107,7 @@ def test_files_are_plain_npy(store: Store) -> None:
     assert folder(store) == ["deep-1.ids.npy", "deep-1.npy"]
 
 
-def test_a_segment_that_is_not_named_does_not_exist(store: Store, vectors: VectorStore) -> None:
+def test_a_segment_that_is_not_in_the_catalogue_is_ignored(store: Store, vectors: VectorStore) -> None:
     vectors.write("deep", np.array([1]), np.ones((1, DIM), np.float32))
     assert vectors.blocks("deep") == []
     assert vectors.rows("deep") == 0
@@ -155,7 +155,7 @@ def test_an_item_has_one_live_row_in_a_space(store: Store, vectors: VectorStore)
     assert verify(vectors) == []
 
 
-def test_removing_reaches_every_space_and_ignores_unknown_ids(store: Store, vectors: VectorStore) -> None:
+def test_removing_affects_every_space_and_ignores_unknown_ids(store: Store, vectors: VectorStore) -> None:
     with store.transaction():
         vectors.create_space("other", ["color()"])
     add(store, 1, 2, 3)
@@ -168,7 +168,7 @@ def test_removing_reaches_every_space_and_ignores_unknown_ids(store: Store, vect
     assert verify(vectors) == verify(vectors, "other") == []
 
 
-def test_missing_are_the_items_without_a_live_row(store: Store, vectors: VectorStore) -> None:
+def test_items_without_a_live_row_are_missing(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     with store.transaction():
         store.items.add([Item(9, [], 1, 1, 1, "png", 0.0, None)])
@@ -176,7 +176,7 @@ def test_missing_are_the_items_without_a_live_row(store: Store, vectors: VectorS
     assert vectors.missing("deep").tolist() == [1, 9]
 
 
-def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors: VectorStore) -> None:
+def test_unchanged_blocks_are_the_same_objects(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     add(store, 3)
     before = vectors.blocks("deep")
@@ -185,7 +185,7 @@ def test_blocks_that_have_not_changed_are_the_same_objects(store: Store, vectors
     after = vectors.blocks("deep")
     assert after[0] is before[0]
     assert after[1].X is before[1].X
-    assert before[1].dead is None  # who searches right now is not disturbed
+    assert before[1].dead is None  # a running search is not affected
     assert after[1].dead is not None
 
 
@@ -197,7 +197,7 @@ def test_uncommitted_rows_are_not_cached(store: Store, vectors: VectorStore) -> 
         raise RuntimeError
     assert vectors.live_ids("deep").tolist() == [1, 2, 3]
     with store.transaction():
-        vectors.remove([2])  # as many dead rows as before, but others
+        vectors.remove([2])  # the same number of dead rows as before, but different ones
     assert vectors.live_ids("deep").tolist() == [1, 3]
 
 
@@ -211,7 +211,7 @@ def test_spaces_keep_their_chain_and_order(store: Store, vectors: VectorStore) -
     assert list(contents(vectors, "a/b (odd) é")) == [5]
 
 
-def test_a_name_is_taken_once_and_a_base_must_exist(store: Store, vectors: VectorStore) -> None:
+def test_a_name_can_be_used_once_and_a_base_must_exist(store: Store, vectors: VectorStore) -> None:
     with pytest.raises(InputError, match="already a space named 'deep'"), store.transaction():
         vectors.create_space("deep", ["color()"])
     with pytest.raises(UnknownNameError, match="Did you mean 'deep'"), store.transaction():
@@ -243,7 +243,7 @@ def model(store: Store, folder: str = "models", name: str | None = None) -> str:
     return store.vectors.put_in_place(temp, name)
 
 
-def test_replacing_swaps_rows_model_and_dimension_at_once(store: Store, vectors: VectorStore) -> None:
+def test_replacing_changes_rows_model_and_dimension_in_one_step(store: Store, vectors: VectorStore) -> None:
     add(store, 1, 2)
     first = model(store)
     with store.transaction():
@@ -285,11 +285,11 @@ def test_a_new_index_replaces_the_old_one(store: Store, vectors: VectorStore) ->
     assert folder(store, "indexes") == []
 
 
-def test_a_number_is_never_used_twice(store: Store, vectors: VectorStore) -> None:
+def test_a_segment_number_is_never_reused(store: Store, vectors: VectorStore) -> None:
     add(store, 1)
     add(store, 2)
     with pytest.raises(InputError):
-        add(store, 2)  # number 3 was written, not named
+        add(store, 2)  # number 3 was written, but is not in the catalogue
     vectors.merge("deep", everything=True)
     assert folder(store) == ["deep-3.ids.npy", "deep-3.npy", "deep-4.ids.npy", "deep-4.npy"]
     other = Store(store.path)
@@ -297,7 +297,7 @@ def test_a_number_is_never_used_twice(store: Store, vectors: VectorStore) -> Non
     other.close()
 
 
-def test_eight_of_a_like_size_become_one(store: Store, vectors: VectorStore) -> None:
+def test_eight_segments_of_similar_size_are_merged_into_one(store: Store, vectors: VectorStore) -> None:
     for i in range(7):
         add(store, 2 * i, 2 * i + 1)
         assert vectors.merge("deep") == 0
@@ -310,7 +310,7 @@ def test_eight_of_a_like_size_become_one(store: Store, vectors: VectorStore) -> 
     assert verify(vectors) == []
 
 
-def test_segments_stay_few_however_many_are_added(store: Store, vectors: VectorStore) -> None:
+def test_the_number_of_segments_stays_small(store: Store, vectors: VectorStore) -> None:
     most = 0
     for i in range(100):
         add(store, i)
@@ -320,7 +320,7 @@ def test_segments_stay_few_however_many_are_added(store: Store, vectors: VectorS
     assert sorted(contents(vectors)) == list(range(100))
 
 
-def test_merging_everything_drops_the_dead_and_is_done_once(store: Store, vectors: VectorStore) -> None:
+def test_merging_everything_drops_dead_rows_and_is_done_once(store: Store, vectors: VectorStore) -> None:
     add(store, 5, 1, 9)
     add(store, 7, 3, dtype=np.float16)
     remove(store, 9, 7)
@@ -377,7 +377,7 @@ def test_merging_changes_no_row(
         store.close()
 
 
-def test_merged_rows_are_dealt_in_bounded_chunks() -> None:
+def test_merged_rows_are_written_in_bounded_chunks() -> None:
     random = np.random.default_rng(0)
     ids = random.permutation(60_000)
     blocks = []
@@ -398,7 +398,7 @@ def test_merged_segments_are_few_and_equal(rows: int, sizes: list[int]) -> None:
 
 @pytest.fixture
 def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[VectorStore]:
-    """A reader that comes to open its files just after another process has merged them away."""
+    """A reader that opens its files just after another process has merged and deleted them."""
     add(store, 1)
     add(store, 2)
     merged = []
@@ -416,15 +416,15 @@ def late_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vecto
     assert merged
 
 
-def test_a_reader_looks_again_when_segments_are_merged_away(late_reader: VectorStore) -> None:
+def test_a_reader_retries_when_segments_were_merged(late_reader: VectorStore) -> None:
     assert [block.ids.tolist() for block in late_reader.blocks("deep")] == [[1, 2]]
 
 
-def test_segments_that_are_merged_away_are_no_damage(late_reader: VectorStore) -> None:
+def test_merged_segments_are_not_reported_as_damage(late_reader: VectorStore) -> None:
     assert verify(late_reader) == []
 
 
-def test_a_reader_keeps_its_rows_while_they_are_merged_away(store: Store) -> None:
+def test_a_reader_keeps_its_rows_while_they_are_merged(store: Store) -> None:
     add(store, 1)
     add(store, 2)
     reader = Store(store.path)
@@ -447,7 +447,7 @@ def test_a_missing_segment_is_named_and_the_others_are_read(store: Store, caplog
 
 
 def segments_of(store: Store, n: int) -> None:
-    """Segments of three rows each."""
+    """Add segments of three rows each."""
     for first in range(0, 3 * n, 3):
         add(store, first, first + 1, first + 2)
 
@@ -473,10 +473,10 @@ def test_a_merge_never_copies_damage_but_quarantines_the_segment(
     assert "deep-2.npy" not in folder(store)
 
 
-def test_a_merge_ends_whatever_the_ids_are(store: Store, vectors: VectorStore) -> None:
+def test_a_merge_ends_for_damaged_ids(store: Store, vectors: VectorStore) -> None:
     segments_of(store, 10)
     ids = store.path / "vectors" / "deep-2.ids.npy"
-    vectors.blocks("deep")  # the files are open when the damage happens
+    vectors.blocks("deep")  # open the files before the damage
     with ids.open("r+b") as file:
         file.seek(-24, 2)
         file.write(np.array([5, 4, 3]).tobytes())
@@ -493,7 +493,7 @@ def test_merging_rows_ends_for_ids_in_any_order(parts: list[list[int]], max_byte
     assert sum(len(ids) for ids, _ in merge_rows(blocks, max_bytes)) == sum(map(len, parts))
 
 
-def test_new_rows_never_stand_beside_those_of_a_segment_that_cannot_be_read(tmp_path: Path) -> None:
+def test_new_rows_are_never_used_together_with_an_unreadable_segment_of_the_same_items(tmp_path: Path) -> None:
     store = Store(tmp_path / "c", create=True)
     with store.writer():
         with store.transaction():
@@ -507,7 +507,7 @@ def test_new_rows_never_stand_beside_those_of_a_segment_that_cannot_be_read(tmp_
     store = Store(tmp_path / "c")
     with store.writer():
         add(store, 1)
-    lost.write_bytes(data)  # its disk is mounted again
+    lost.write_bytes(data)  # as if its disk were mounted again
     store.close()
     store = Store(tmp_path / "c")
     assert contents(store.vectors).keys() == {1, 2}
@@ -515,7 +515,7 @@ def test_new_rows_never_stand_beside_those_of_a_segment_that_cannot_be_read(tmp_
     store.close()
 
 
-def test_a_segment_whose_file_is_back_is_not_quarantined(tmp_path: Path) -> None:
+def test_a_segment_whose_file_returns_is_not_quarantined(tmp_path: Path) -> None:
     store = Store(tmp_path / "c", create=True)
     with store.writer():
         with store.transaction():
@@ -549,7 +549,7 @@ def test_a_file_that_changes_while_it_is_open_is_noticed(store: Store, vectors: 
     assert vectors.find_changed() == {}
 
 
-def test_a_file_that_is_only_touched_is_used_again(store: Store, vectors: VectorStore) -> None:
+def test_a_file_with_only_a_new_timestamp_is_still_used(store: Store, vectors: VectorStore) -> None:
     add(store, 1)
     vectors.blocks("deep")
     (store.path / "vectors" / "deep-1.npy").touch()

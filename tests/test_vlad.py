@@ -28,14 +28,14 @@ def patches_of(feature, image):
     return feature._locals[0].describe([feature._locals[0].prepare(image)])[0]
 
 
-def test_a_row_is_that_of_a_plain_loop():
+def test_a_vector_equals_that_of_a_plain_loop():
     feature = fitted()
     for image in pictures[:2]:
         expected = vlad(patches_of(feature, image).X, feature.words_, feature.rotations_)
         np.testing.assert_allclose(feature.extract([image])[0], expected, atol=1e-4)
 
 
-def test_a_row_with_long_patches_and_cells_is_that_of_a_plain_loop(monkeypatch):
+def test_a_vector_with_long_patches_and_cells_equals_that_of_a_plain_loop(monkeypatch):
     monkeypatch.setattr("lookalike.features.vlad.CACHE_BYTES", 1_000)
     feature = fitted(patch_dim=5, pyramid="1x1,2x1")
     assert feature.dim == 6 * 5 * 3
@@ -46,13 +46,13 @@ def test_a_row_with_long_patches_and_cells_is_that_of_a_plain_loop(monkeypatch):
     np.testing.assert_allclose(feature.extract(pictures[:1])[0], np.concatenate(cells) / np.sqrt(3), atol=1e-4)
 
 
-def test_short_patches_are_left_alone():
+def test_short_patches_are_not_reduced():
     feature = fitted(patch_dim=128)
     assert feature.dim == 6 * 12
     assert sorted(registry.state_of(feature)) == ["rotations_", "words_"]
 
 
-def test_the_axes_of_each_word_are_those_of_the_residuals_around_it():
+def test_the_axes_of_each_word_are_the_principal_axes_of_its_residuals():
     feature = fitted()
     X = np.concatenate([patches_of(feature, image).X for image in pictures])
     nearest = ((X[:, None] - feature.words_) ** 2).sum(axis=2).argmin(axis=1)
@@ -63,14 +63,14 @@ def test_the_axes_of_each_word_are_those_of_the_residuals_around_it():
         assert (np.diff(np.diag(covariance)) <= 1e-6).all()
 
 
-def test_words_with_few_patches_have_rotations_too():
+def test_words_with_few_patches_also_have_rotations():
     feature = Vlad("grid()", k=30)
     feature.fit([feature.prepare(image[:32, :32]) for image in pictures[:1]])  # 64 patches for 30 words
     for axes in feature.rotations_:
         np.testing.assert_allclose(axes @ axes.T, np.eye(12), atol=1e-5)
 
 
-def test_patches_that_lie_on_a_word_count_for_nothing():
+def test_patches_equal_to_a_word_have_no_effect():
     feature = fitted()
     on = np.repeat(feature.words_[:1], 500, axis=0)
     places = np.full((501, 2), 0.5, np.float32)
@@ -79,7 +79,7 @@ def test_patches_that_lie_on_a_word_count_for_nothing():
     assert np.linalg.norm(row, axis=1).round(3).tolist() == [0, 1, 0, 0, 0, 0]
 
 
-def test_rows_have_unit_length_and_the_dimension_stated_before_the_fit():
+def test_vectors_have_unit_length_and_the_dimension_stated_before_the_fit():
     feature = Vlad("grid(dim=128)")
     assert isinstance(feature, LearnedFeature)
     assert feature.dim == 8_192
@@ -90,19 +90,19 @@ def test_rows_have_unit_length_and_the_dimension_stated_before_the_fit():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (50, 80), (10, 4000), (4000, 10)])
-def test_odd_pictures_give_finite_rows(shape):
+def test_pictures_of_unusual_shapes_give_finite_vectors(shape):
     rows = fitted().extract([np.full((*shape, 3), 200, np.uint8), np.zeros((*shape, 3), np.uint8)])
     assert np.isfinite(rows).all()
 
 
-def test_the_full_box_is_the_picture():
+def test_a_box_of_the_full_picture_gives_the_same_vector():
     feature = fitted(pyramid="1x1,2x2")
     rows = feature.regions(pictures[0], [(0, 0, 1, 1), (0.2, 0.2, 0.7, 0.9)])
     np.testing.assert_array_equal(rows[0], feature.extract(pictures[:1])[0])
     assert np.abs(rows[0] - rows[1]).max() > 0.01
 
 
-def test_the_same_stream_and_seed_give_the_same_bytes_and_another_seed_does_not():
+def test_only_the_same_stream_and_seed_give_the_same_bytes():
     first, second, other = (fitted(random_state=seed) for seed in (1, 1, 2))
     assert first.words_.tobytes() == second.words_.tobytes() != other.words_.tobytes()
     assert first.rotations_.tobytes() == second.rotations_.tobytes()
@@ -111,7 +111,7 @@ def test_the_same_stream_and_seed_give_the_same_bytes_and_another_seed_does_not(
         assert twin.extract(pictures).tobytes() == first.extract(pictures).tobytes()
 
 
-def test_it_wants_to_be_fitted_first_and_on_enough_patches():
+def test_it_must_be_fitted_before_use_and_on_enough_patches():
     with pytest.raises(InputError, match=r"Vlad is not fitted yet. Call fit with pictures first."):
         Vlad("grid()").extract(pictures[:1])
     feature = Vlad("grid()")
@@ -119,21 +119,21 @@ def test_it_wants_to_be_fitted_first_and_on_enough_patches():
         feature.fit([feature.prepare(np.zeros((1, 1, 3), np.uint8))])
 
 
-def test_progress_is_told_up_to_its_end():
+def test_progress_is_reported_until_the_end():
     told = []
     feature = Vlad("grid()", k=3)
     feature.fit([feature.prepare(image) for image in pictures], progress=lambda *call: told.append(call))
     assert told[-1] == ("fitting the vocabulary", 3, 3)
 
 
-def test_several_locals_are_refused():
+def test_several_local_features_are_rejected():
     with pytest.raises(
         InputError, match=r"local must be the spec of a local descriptor, such as 'sift\(\)'. Got \('grid"
     ):
         Vlad(("grid()", "grid()"))
 
 
-def test_neither_order_nor_place_of_patches_matters_without_a_pyramid():
+def test_order_and_place_of_patches_do_not_matter_without_a_pyramid():
     feature = fitted()
     X, places = patches_of(feature, pictures[0])
     got = feature._ready()([Patches(X[::-1], places)])

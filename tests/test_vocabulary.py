@@ -1,4 +1,4 @@
-"""Features that learn: which pictures they learn from, and what becomes of their collection."""
+"""Features that must be fitted: the pictures in their sample, and the effects on their collection."""
 
 import shutil
 
@@ -24,7 +24,7 @@ def entries(names, size=10, data=None):
     return [Entry(f"/somewhere/{name}", size, 0, data=data) for name in names]
 
 
-def test_the_sample_is_the_same_wherever_the_files_lie_and_however_they_are_listed():
+def test_the_sample_does_not_depend_on_folders_or_the_order_of_files():
     names = [f"{i}.jpg" for i in range(200)]
     there = draw_sample(entries(names), 20)
     elsewhere = draw_sample(reversed([Entry(f"/else/where/{name}", 10, 7) for name in names]), 20)
@@ -35,7 +35,7 @@ def test_the_sample_is_the_same_wherever_the_files_lie_and_however_they_are_list
     assert draw_sample([], 20) == []
 
 
-def test_files_of_one_name_are_told_apart_by_size_and_place():
+def test_files_with_the_same_name_are_distinguished_by_size_and_place():
     same = [Entry(f"/{folder}/a.jpg", 10, 0) for folder in "abc"]
     for n in (1, 2):
         assert draw_sample(same, n) == draw_sample(same[::-1], n)
@@ -50,17 +50,17 @@ def test_a_sample_of_compressed_archives_is_bounded_in_bytes(monkeypatch):
     assert len(draw_sample(listed, 20)) == 3
     assert draw_sample(listed, 20) == draw_sample(reversed(listed), 20)
     uneven = [Entry(f"/x/{i}.jpg", 10, 0, data=b"x" * (40 * (i % 7) + 1)) for i in range(50)]
-    for start in range(50):  # what had to go for a large one does not come back with a small one
+    for start in range(50):  # an entry dropped for a large one does not return with a small one
         assert draw_sample(uneven[start:] + uneven[:start], 20) == draw_sample(uneven, 20)
 
 
-def test_a_file_that_two_sources_list_is_drawn_once():
+def test_a_file_in_two_sources_is_sampled_once():
     listed = entries(["a.jpg", "b.jpg"])
     assert draw_sample([*listed, *listed], 20) == draw_sample(listed, 20)
 
 
 @pytest.mark.usefixtures("reading_processes")
-def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures):
+def test_fitting_gives_the_same_bytes_for_any_number_of_processes(pictures):
     sample = draw_sample(walk([pictures], on_skip=print), 16)
     features = [create("feature", VLAD) for _ in range(2)]
     for feature, workers in zip(features, (1, 3), strict=True):
@@ -69,18 +69,18 @@ def test_learning_gives_the_same_bytes_whatever_the_number_of_processes(pictures
     assert features[0].describe(prepared).tobytes() == features[1].describe(prepared).tobytes()
 
 
-def test_nothing_to_read_is_nothing_learned(tmp_path):
+def test_a_feature_is_not_fitted_without_readable_pictures(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
     assert fit_feature(create("feature", VLAD), draw_sample(walk([tmp_path], on_skip=print)), silent, 1) == 0
 
 
-def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):
+def test_a_fitted_feature_is_saved_with_its_space(collection, pictures):
     report = collection.add(pictures / "fish", recipes=[RECIPE])
     assert "was fitted on only 4 pictures" in report.notes[0]
     assert collection.stats()["spaces"][0]["feature_fitted_on"] == 4
-    with Collection(collection.path) as again:  # another process, much later
+    with Collection(collection.path) as again:  # as in another process
         second = again.add(pictures / "house")
-        assert second.notes == []  # the vocabulary is there
+        assert second.notes == []  # the vocabulary exists
         fish = pictures / "fish" / "fish-000.jpg"
         assert again.search(fish, k=1)[0].path == str(fish)
         outside = np.asarray(Image.open(fish))[:, ::-1]
@@ -90,7 +90,7 @@ def test_a_feature_that_learns_is_saved_with_its_space(collection, pictures):
         assert again.search(fish, k=1)[0].score < 1e-6
 
 
-def test_new_vocabularies_describe_every_picture_again(collection, pictures, tmp_path):
+def test_a_new_vocabulary_recomputes_the_vectors_of_every_picture(collection, pictures, tmp_path):
     shutil.copytree(pictures / "fish", tmp_path / "pictures")
     collection.add(tmp_path / "pictures", recipes=[RECIPE, "color"])
     before, colors = collection.vectors("words")[1], collection.vectors("color")[1]
@@ -105,7 +105,7 @@ def test_new_vocabularies_describe_every_picture_again(collection, pictures, tmp
     assert collection.verify() == []
 
 
-def test_new_vocabularies_need_pictures_to_learn_from(collection, pictures, tmp_path):
+def test_a_new_vocabulary_needs_pictures(collection, pictures, tmp_path):
     shutil.copytree(pictures / "fish", tmp_path / "pictures")
     collection.add(tmp_path / "pictures", recipes=[RECIPE])
     shutil.rmtree(tmp_path / "pictures")
@@ -120,7 +120,7 @@ def test_a_folder_of_broken_files_is_reported_not_raised(collection, tmp_path):
     assert len(collection.add(tmp_path / "pictures", recipes=[RECIPE]).skipped) == 1
 
 
-def test_too_little_to_learn_from_keeps_only_that_space_waiting(collection, tmp_path, pictures):
+def test_too_few_patches_delay_only_that_space(collection, tmp_path, pictures):
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (8, 8), "red").save(tmp_path / "pictures" / "tiny.png")
     with pytest.raises(InputError, match="at least 4 patches"):
@@ -128,24 +128,24 @@ def test_too_little_to_learn_from_keeps_only_that_space_waiting(collection, tmp_
     report = collection.add(tmp_path / "pictures", recipes=["color"])
     assert "is not fitted yet" in report.notes[0]
     assert len(collection.vectors("color")[0]) == 1
-    collection.add(pictures / "fish")  # now there is enough; what was waiting is caught up with
+    collection.add(pictures / "fish")  # now there are enough patches, and missing vectors are added
     collection.refresh()
     assert len(collection.vectors("words")[0]) == 5
 
 
-def test_a_vocabulary_that_could_never_be_is_refused_before_anything_is_written(collection, pictures):
+def test_an_invalid_vocabulary_is_rejected_before_anything_is_written(collection, pictures):
     with pytest.raises(InputError, match="patch_dim must be at most 96"):
         collection.add(pictures / "fish", recipes=["mine = fisher(patch_dim=100)"])
     assert collection.stats()["spaces"] == []
 
 
-def test_fitting_one_feature_anew_leaves_other_spaces_alone(collection, pictures):
+def test_refitting_one_feature_does_not_change_other_spaces(collection, pictures):
     collection.add(pictures / "fish", recipes=["words = vlad(k=2)", "small = color() | pca(dim=2)"])
     assert collection.fit("words", features=True) == {"words": 4}
     assert collection.stats()["spaces"][1]["state"] == "raw"
 
 
-def test_a_space_that_was_fitted_is_fitted_again_when_its_feature_is(collection, pictures):
+def test_a_fitted_space_is_refitted_with_its_feature(collection, pictures):
     collection.add(pictures / "fish", recipes=[RECIPE, f"more = {VLAD} | pca(dim=2)"])
     collection.fit("words", "more")
     assert collection.fit("words", features=True) == {"words": 4, "more": 4}
@@ -165,7 +165,7 @@ def test_a_space_is_removed_with_its_vocabulary_unless_another_needs_it(collecti
         collection.remove_space("words")
 
 
-def test_a_lost_vocabulary_is_fitted_again_by_the_command_in_the_error(collection, pictures):
+def test_the_command_in_the_error_refits_a_lost_vocabulary(collection, pictures):
     collection.add(pictures / "fish", recipes=[RECIPE])
     next((collection.path / "models").iterdir()).unlink()
     with Collection(collection.path) as again, pytest.raises(StoreError, match="Run: lookalike repair"):

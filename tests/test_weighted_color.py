@@ -21,7 +21,7 @@ def plain(color):
 
 
 @pytest.mark.parametrize("shape", [(128, 128), (96, 171)])
-def test_probability_weights_are_those_of_a_slow_count(shape):
+def test_probability_weights_equal_a_slow_count(shape):
     picture = draw(3, *shape)
     np.testing.assert_allclose(
         histogram(ProbabilityColor, picture), slow.probability_histogram(picture), atol=1e-6, rtol=0
@@ -29,19 +29,19 @@ def test_probability_weights_are_those_of_a_slow_count(shape):
 
 
 @pytest.mark.parametrize("shape", [(128, 128), (96, 171)])
-def test_laplacian_weights_are_those_of_a_slow_count(shape):
+def test_laplacian_weights_equal_a_slow_count(shape):
     picture = draw(3, *shape)
-    # OpenCV's luminance is now and then one level off.
+    # OpenCV's luminance is occasionally off by one level.
     np.testing.assert_allclose(histogram(LaplacianColor, picture), slow.laplacian_histogram(picture), atol=5e-4, rtol=0)
 
 
-def test_a_colour_of_scattered_pixels_outweighs_its_number():
+def test_scattered_pixels_weigh_more_than_their_share():
     picture = plain(WHITE)
-    picture[4::8, 4::8] = RED  # one pixel in 64, and one in 49 of each one's neighbourhood
+    picture[4::8, 4::8] = RED  # one pixel in 64, and one in 49 of its own neighbourhood
     assert share(ProbabilityColor, picture, RED) == pytest.approx(49 / (49 + 63 * 49 / 48), rel=0.02)
 
 
-def test_a_plain_ground_counts_pixel_by_pixel_for_the_probability():
+def test_pixels_of_uniform_areas_have_equal_probability_weights():
     picture = plain(WHITE)
     picture[:, 64:] = BLUE
     np.testing.assert_allclose(
@@ -60,15 +60,15 @@ def test_a_picture_without_edges_falls_back_to_the_plain_histogram():
     assert share(LaplacianColor, plain(RED), RED) == pytest.approx(1)
 
 
-def test_edges_between_colours_of_one_luminance_are_not_seen():
+def test_edges_between_colours_of_equal_luminance_are_ignored():
     green, purple = (0, 100, 0), (100, 40, 45)  # both of luminance 59
     picture = plain(green)
     picture[:, 32:] = purple
-    assert share(LaplacianColor, picture, purple) == pytest.approx(0.75)  # no weights: the plain histogram
+    assert share(LaplacianColor, picture, purple) == pytest.approx(0.75)  # falls back to the plain histogram
 
 
 @pytest.mark.parametrize("feature", [ProbabilityColor, LaplacianColor])
-def test_moving_everything_round_a_plain_ground_changes_nothing(feature):
+def test_moving_the_content_on_a_uniform_background_changes_nothing(feature):
     picture = plain(WHITE)
     picture[20:50, 30:60] = RED
     picture[25:28, 40:70] = BLUE

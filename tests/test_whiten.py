@@ -19,11 +19,11 @@ X = (random.normal(size=(300, 20)) @ random.normal(size=(20, 20)) + 3).astype(np
 
 
 @parametrize_with_checks([PCA(dim=3, whiten=0.5), L2()])
-def test_they_are_estimators_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
-def test_pca_is_that_of_scikit_learn_up_to_signs():
+def test_pca_equals_that_of_scikit_learn_up_to_signs():
     theirs = sklearn.decomposition.PCA(6).fit(X.astype(np.float64))
     ours = PCA(dim=6).fit(X)
     signs = np.sign(np.sum(theirs.components_ * ours.components_, axis=1))
@@ -32,7 +32,7 @@ def test_pca_is_that_of_scikit_learn_up_to_signs():
     np.testing.assert_allclose(ours.transform(X), signs * theirs.transform(X.astype(np.float64)), atol=1e-4)
 
 
-def test_rows_shorter_in_number_than_in_length_have_the_components_of_scikit_learn():
+def test_fewer_rows_than_columns_give_the_components_of_scikit_learn():
     wide = np.concatenate([X[:15], X[15:30], X[30:45]], axis=1)  # 15 rows of 60 columns
     theirs = sklearn.decomposition.PCA(10).fit(wide.astype(np.float64))
     ours = PCA(dim=10).fit(wide)
@@ -62,11 +62,11 @@ def test_directions_without_variance_stay_finite_when_whitened():
 
 
 @pytest.mark.parametrize(("n", "dim", "D"), [(300, 6, 6), (300, 99, 20), (4, 99, 3), (2, 1, 1)])
-def test_the_output_has_as_many_dimensions_as_the_rows_span_at_most(n, dim, D):
+def test_the_output_has_at_most_the_dimensions_that_the_rows_span(n, dim, D):
     assert PCA(dim=dim).fit_transform(X[:n]).shape == (n, D)
 
 
-def test_rows_read_in_many_chunks_give_the_same(monkeypatch):
+def test_the_number_of_chunks_does_not_change_the_results(monkeypatch):
     whole, unit = PCA(dim=6, whiten=0.5).fit(X), L2().transform(X)
     Y = whole.transform(X)
     monkeypatch.setattr(lookalike_arrays.chunks, "__defaults__", (1000,))
@@ -88,7 +88,7 @@ def test_a_memory_mapped_half_precision_matrix_is_never_copied_whole(tmp_path, m
 
 
 @pytest.mark.parametrize("part", [PCA(dim=6, whiten=0.5), L2()])
-def test_torch_tensors_give_torch_tensors_with_the_same_numbers(part):
+def test_torch_input_gives_torch_output_with_the_same_values(part):
     torch = pytest.importorskip("torch")
     expected = part.fit_transform(X)
     for tensor in (torch.from_numpy(X), torch.from_numpy(X).double(), torch.from_numpy(X.astype(np.float64))):
@@ -102,7 +102,7 @@ def test_torch_tensors_give_torch_tensors_with_the_same_numbers(part):
 
 
 @pytest.mark.parametrize("rows", [np.ones(5), np.ones((1, 5)), np.ones((4, 5)) * np.nan])
-def test_torch_tensors_are_checked_too(rows):
+def test_torch_tensors_are_also_checked(rows):
     torch = pytest.importorskip("torch")
     with pytest.raises(InputError, match=r"X must be"):
         PCA(dim=2).fit(torch.from_numpy(rows))
@@ -112,7 +112,7 @@ def test_torch_tensors_are_checked_too(rows):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("part", [PCA(dim=2), L2()])
-def test_rows_that_are_not_finite_are_refused(part, bad):
+def test_rows_that_are_not_finite_are_rejected(part, bad):
     rows = X.copy()
     rows[17, 3] = bad
     with pytest.raises(InputError, match=r"X must be finite. Got NaN or infinity in 1 of 300 rows."):
@@ -124,13 +124,13 @@ def test_rows_that_are_not_finite_are_refused(part, bad):
 @pytest.mark.parametrize(
     "options", [{"dim": 0}, {"dim": 2.5}, {"dim": "2"}, {"whiten": -0.1}, {"whiten": 1.1}, {"whiten": None}]
 )
-def test_options_that_cannot_be_right_are_refused(options):
+def test_invalid_options_are_rejected(options):
     (name, value) = next(iter(options.items()))
     with pytest.raises(InputError, match=f"{name} must be .* Got {value!r}"):
         PCA(**options).fit(X)
 
 
-def test_pca_wants_to_be_fitted_first():
+def test_pca_must_be_fitted_before_use():
     with pytest.raises(NotFittedError):
         PCA().transform(X)
 

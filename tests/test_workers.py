@@ -31,7 +31,7 @@ def entries_of(folder):
 
 
 def children():
-    """Our processes, without the trackers that Python and joblib keep for good."""
+    """The child processes, without the permanent trackers of Python and joblib."""
     alive = [child for child in psutil.Process().children() if is_alive(child.pid)]
     return [child for child in alive if not any("resource_tracker" in word for word in child.cmdline())]
 
@@ -42,8 +42,8 @@ def is_alive(pid):
     return False
 
 
-def gone(pids):
-    """Whether all these processes end."""
+def have_ended(pids):
+    """Return whether all these processes end."""
     return until(lambda: not any(map(is_alive, pids)))
 
 
@@ -57,12 +57,12 @@ def good(tmp_path):
 
 @pytest.fixture
 def with_black(good, tmp_path):
-    """The same with a black picture among them, at which the functions of `hostile` misbehave."""
+    """The good pictures and a black one, on which the functions of `hostile` misbehave."""
     (tmp_path / "05-black.png").write_bytes(BLACK)
     return entries_of(tmp_path)
 
 
-def test_every_picture_is_read_once_with_what_the_function_returned(good):
+def test_every_picture_is_read_once_with_the_result_of_the_function(good):
     with ReadPool(hostile.shape, side=None, workers=2) as pool:
         results = {result.entry: result for result in pool.map(good)}
     assert set(results) == set(good)
@@ -75,14 +75,14 @@ def test_every_picture_is_read_once_with_what_the_function_returned(good):
     assert children() == []
 
 
-def test_arrays_come_back_as_they_were_and_can_be_written_to(good):
+def test_arrays_are_returned_unchanged_and_writable(good):
     with ReadPool(np.copy, side=None, workers=1) as pool:
         for result in pool.map(good[:3]):
             assert np.array_equal(result.parts, read(result.entry.path).pixels)
             result.parts[:] = 0
 
 
-def test_the_hostile_corpus_is_reported_and_everything_good_is_read(tmp_path):
+def test_hostile_files_are_reported_and_good_files_are_read(tmp_path):
     good, bad = write_corpus(tmp_path)
     assert len(bad) >= 200
     reported = {}
@@ -105,7 +105,7 @@ def test_the_hostile_corpus_is_reported_and_everything_good_is_read(tmp_path):
         (hostile.return_function, "Can't pickle", False),
     ],
 )
-def test_a_picture_that_breaks_a_process_costs_only_itself(with_black, then, reason, lasting):
+def test_a_picture_that_breaks_a_process_is_the_only_one_skipped(with_black, then, reason, lasting):
     with ReadPool(then, side=None, workers=1) as pool:
         results = list(pool.map(with_black))
     (skip,) = [result for result in results if isinstance(result, Skip)]
@@ -115,8 +115,8 @@ def test_a_picture_that_breaks_a_process_costs_only_itself(with_black, then, rea
     assert {result.entry for result in results} == set(with_black)
 
 
-def test_a_picture_that_hangs_a_process_costs_only_itself_and_its_time(with_black):
-    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=0.5) as pool:  # the others take some milliseconds
+def test_a_picture_that_hangs_a_process_is_the_only_one_skipped(with_black):
+    with ReadPool(hostile.hang, side=None, workers=1, timeout_s=0.5) as pool:  # the others take a few milliseconds
         results = list(pool.map(with_black))
     (skip,) = [result for result in results if isinstance(result, Skip)]
     assert Path(skip.entry.path).name == "05-black.png"
@@ -124,13 +124,13 @@ def test_a_picture_that_hangs_a_process_costs_only_itself_and_its_time(with_blac
     assert {result.entry for result in results} == set(with_black)
 
 
-def test_a_picture_that_keeps_a_process_busy_is_ended_by_the_time_it_works(with_black):
+def test_a_picture_that_keeps_a_process_busy_is_stopped_by_the_timeout(with_black):
     with ReadPool(hostile.spin, side=None, workers=1, timeout_s=0.5) as pool:
         (skip,) = [result for result in pool.map(with_black) if isinstance(result, Skip)]
     assert (skip.reason, skip.lasting) == ("it took longer than 0.5 s to read", False)
 
 
-def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
+def test_a_reason_is_lasting_only_if_the_bytes_are_the_cause(tmp_path):
     (tmp_path / "text.jpg").write_text("text")
     (tmp_path / "gone.jpg").write_bytes(BLACK)
     entries = entries_of(tmp_path)
@@ -141,7 +141,7 @@ def test_a_reason_lasts_if_it_lies_in_the_bytes(tmp_path):
     assert (results["gone.jpg"].reason, results["gone.jpg"].lasting) == ("it no longer exists", False)
 
 
-def test_limits_hold_in_the_processes(tmp_path):
+def test_limits_apply_in_the_processes(tmp_path):
     (tmp_path / "a.png").write_bytes(png(200, 200, rows=200))
     with ReadPool(hostile.shape, side=None, workers=1, limits=Limits(max_pixels=39_999)) as pool:
         (skip,) = pool.map(entries_of(tmp_path))
@@ -157,20 +157,20 @@ def test_memory_is_bounded_in_the_processes(with_black):
     assert not skip.lasting
 
 
-def test_processes_end_when_the_caller_leaves_early(good):
+def test_processes_end_when_the_caller_stops_early(good):
     pool = ReadPool(hostile.shape, side=None, workers=2)
     results = pool.map(good * 50)
     next(results)
     pids = [child.pid for child in children()]
     assert pids
     results.close()
-    assert gone(pids)
+    assert have_ended(pids)
     with pool:
-        assert len(list(pool.map(good))) == 20  # and it can be used again
+        assert len(list(pool.map(good))) == 20  # the pool can be used again
     assert children() == []
 
 
-def test_an_error_in_the_callers_entries_is_the_callers(good):
+def test_an_error_in_the_entries_of_the_caller_is_raised(good):
     def entries():
         yield from good
         raise KeyError("mine")
@@ -180,7 +180,7 @@ def test_an_error_in_the_callers_entries_is_the_callers(good):
     assert children() == []
 
 
-def test_no_more_is_taken_from_the_caller_than_fits(good):
+def test_only_a_limited_number_of_entries_is_read_ahead(good):
     taken = 0
 
     def entries():
@@ -193,11 +193,11 @@ def test_no_more_is_taken_from_the_caller_than_fits(good):
         results = pool.map(entries())
         for _ in range(10):
             next(results)
-        time.sleep(0.3)  # in which it could take more
+        time.sleep(0.3)  # time in which it could read more
         assert taken <= 10 + 2 * workers.AHEAD * workers.BATCH + workers.BATCH
 
 
-def test_no_more_bytes_are_carried_than_fit_and_results_carry_none(good, monkeypatch):
+def test_the_bytes_read_ahead_are_limited_and_results_contain_none(good, monkeypatch):
     data = Path(good[0].path).read_bytes()
     monkeypatch.setattr(workers, "CARRY_BYTES", 2 * workers.BATCH * len(data))
     taken = returned = 0
@@ -217,19 +217,19 @@ def test_no_more_bytes_are_carried_than_fit_and_results_carry_none(good, monkeyp
     assert returned == 200
 
 
-def test_large_files_go_one_by_one():
+def test_large_files_end_their_batch():
     sizes = [1, 1, workers.BATCH_BYTES, workers.BATCH_BYTES, 1]
     batches = workers._batches(Entry(str(i), size, 0) for i, size in enumerate(sizes))
     assert [[entry.size for entry in batch] for batch in batches] == [sizes[:3], sizes[3:4], sizes[4:]]
 
 
-def test_nothing_is_started_for_nothing():
+def test_no_process_is_started_for_no_entries():
     with ReadPool(hostile.shape, side=None) as pool:
         assert list(pool.map([])) == []
         assert children() == []
 
 
-def test_a_function_that_cannot_be_pickled_is_rejected_at_once():
+def test_a_function_that_cannot_be_pickled_is_rejected_immediately():
     with pytest.raises(InputError, match="then must be picklable"):
         ReadPool(lambda pixels: pixels, side=None)
     with pytest.raises(InputError, match="workers must be at least 1"):
@@ -238,14 +238,14 @@ def test_a_function_that_cannot_be_pickled_is_rejected_at_once():
         ReadPool(hostile.shape, side=None, timeout_s=0)
 
 
-def test_a_function_that_a_process_cannot_find_is_an_error(good, monkeypatch):
+def test_a_function_that_a_process_cannot_import_raises_an_error(good, monkeypatch):
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(hostile.__file__).parent)])
     with ReadPool(hostile.shape, side=None) as pool, pytest.raises(LookalikeError, match="No module named 'hostile'"):
         list(pool.map(good))
     assert children() == []
 
 
-def test_a_process_killed_while_idle_costs_nothing(good):
+def test_a_process_killed_while_idle_is_replaced(good):
     with ReadPool(hostile.shape, side=None, workers=1) as pool:
         assert len(list(pool.map(good))) == 20
         (child,) = children()
@@ -256,7 +256,7 @@ def test_a_process_killed_while_idle_costs_nothing(good):
 
 @pytest.fixture
 def started(tmp_path_factory):
-    """A folder with a file for each process that `hostile.AtStart` was sent to."""
+    """A folder with one file for each process that received `hostile.AtStart`."""
     return tmp_path_factory.mktemp("started")
 
 
@@ -275,7 +275,7 @@ def test_a_process_killed_while_it_starts_is_replaced(good, started):
     assert children() == []
 
 
-def test_a_process_that_is_killed_whenever_it_starts_is_an_error(good, started):
+def test_a_process_that_is_always_killed_while_it_starts_raises_an_error(good, started):
     reason = r"killed 3 times in a row while it started \(Killed\)"
     with (
         ReadPool(hostile.AtStart(started, "killed"), side=None, workers=1) as pool,
@@ -286,7 +286,7 @@ def test_a_process_that_is_killed_whenever_it_starts_is_an_error(good, started):
     assert children() == []
 
 
-def test_a_process_that_ends_by_itself_while_it_starts_is_an_error_at_once(good, started):
+def test_a_process_that_exits_while_it_starts_raises_an_error_immediately(good, started):
     with (
         ReadPool(hostile.AtStart(started, "exit"), side=None, workers=1) as pool,
         pytest.raises(LookalikeError, match="it ended with exit code 3"),
@@ -296,7 +296,7 @@ def test_a_process_that_ends_by_itself_while_it_starts_is_an_error_at_once(good,
     assert children() == []
 
 
-def test_a_missing_interpreter_is_an_error(good, monkeypatch):
+def test_a_missing_interpreter_raises_an_error(good, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with ReadPool(hostile.shape, side=None) as pool, pytest.raises(LookalikeError, match="No such file or directory"):
         list(pool.map(good))
@@ -322,7 +322,7 @@ except KeyboardInterrupt:
 
 
 def start_parent(folder, then, timeout_s):
-    """A script without any guard of its main module, that reads; and its reading processes."""
+    """Start a script without a main guard that reads pictures; return it and its reading processes."""
     path = os.pathsep.join([str(Path(hostile.__file__).parent), *sys.path])
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PARENT), str(folder), then, str(timeout_s)],
@@ -341,23 +341,23 @@ def test_processes_end_when_their_parent_is_killed(good, tmp_path):
     with_parent, pids = start_parent(tmp_path, "shape", 30)
     with with_parent:
         with_parent.kill()
-    assert gone(pids)
+    assert have_ended(pids)
 
 
 def test_processes_that_hang_end_when_their_parent_is_killed(with_black, tmp_path):
     with_parent, pids = start_parent(tmp_path, "hang", 0.5)
     with with_parent:
         with_parent.kill()
-    assert gone(pids)
+    assert have_ended(pids)
 
 
-def test_ctrl_c_ends_the_run_without_a_trace(good, tmp_path):
+def test_ctrl_c_ends_the_run_without_a_traceback(good, tmp_path):
     with_parent, pids = start_parent(tmp_path, "shape", 30)
     with with_parent:
         for pid in pids:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                os.kill(pid, number)  # a terminal sends it to all; `timeout` and others who end a group, too
+                os.kill(pid, number)  # terminals and tools such as `timeout` signal the whole group
         with_parent.send_signal(signal.SIGINT)
         out, err = with_parent.communicate(timeout=TIMEOUT_S)
     assert (out, err, with_parent.returncode) == ("interrupted\n", "", 0)
-    assert gone(pids)
+    assert have_ended(pids)

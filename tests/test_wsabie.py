@@ -17,15 +17,15 @@ LOSSES = pytest.mark.parametrize("loss", [rank_loss, hinge_loss])
 
 
 @parametrize_with_checks([Wsabie(max_iterations=30), Jscl(max_iterations=30)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 7))
-def test_losses_are_those_of_plain_loops(seed, m, C):
+def test_losses_equal_those_of_plain_loops(seed, m, C):
     random = np.random.default_rng(seed)
-    scores, y = random.integers(-2, 3, (m, C)) / 2, random.integers(0, C, m)  # margins of exactly 0 abound
+    scores, y = random.integers(-2, 3, (m, C)) / 2, random.integers(0, C, m)  # many margins are exactly 0
     ranked = hinged = 0.0
     for row, own in zip(scores, y, strict=True):
         hinges = [1 - row[own] + row[c] for c in range(C) if c != own and 1 - row[own] + row[c] > 0]
@@ -39,7 +39,7 @@ def test_losses_are_those_of_plain_loops(seed, m, C):
 @LOSSES
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10**6), m=st.integers(1, 5), C=st.integers(2, 7))
-def test_gradients_are_the_limits_of_finite_differences(loss, seed, m, C):
+def test_gradients_equal_finite_differences(loss, seed, m, C):
     random = np.random.default_rng(seed)
     scores, y = random.normal(size=(m, C)), random.integers(0, C, m)
     own = scores[np.arange(m), y][:, None]
@@ -54,7 +54,7 @@ def test_gradients_are_the_limits_of_finite_differences(loss, seed, m, C):
 
 
 @BOTH
-def test_the_step_by_projection_and_classifiers_is_the_limit_of_finite_differences(kind, monkeypatch):
+def test_the_gradient_of_projection_and_classifiers_equals_finite_differences(kind, monkeypatch):
     seen = {}
 
     def spy(both, step, rows, labels, **options):
@@ -87,7 +87,7 @@ def test_it_learns_to_classify(kind):
 
 
 @BOTH
-def test_torch_gives_the_same_numbers(kind):
+def test_torch_gives_the_same_results(kind):
     torch = pytest.importorskip("torch")
     ours = kind(dim=4, max_iterations=30).fit(X, Y)
     theirs = kind(dim=4, max_iterations=30).fit(torch.from_numpy(X), torch.from_numpy(Y))
@@ -98,7 +98,7 @@ def test_torch_gives_the_same_numbers(kind):
 
 
 @pytest.mark.parametrize("y", [Y == 0, np.array(["no", "yes"])[(Y == 0).astype(int)]])
-def test_two_classes_and_words(y):
+def test_two_classes_and_text_labels_are_accepted(y):
     model = Wsabie(dim=3).fit(X, y)
     assert model.decision_function(X).shape == (900,)
     assert model.score(X, y) > 0.9
@@ -114,7 +114,7 @@ def test_a_class_with_one_image_is_learned_from_it(kind):
 
 
 @BOTH
-def test_what_cannot_be_right_is_refused(kind):
+def test_invalid_input_is_rejected(kind):
     bad = X.copy()
     bad[3, 2] = np.inf
     with pytest.raises(InputError, match="X must be finite"):
@@ -129,6 +129,6 @@ def test_what_cannot_be_right_is_refused(kind):
         kind().fit(X, Y, held=(X, Y + 100))
 
 
-def test_retrieval_can_be_watched_on_classes_never_seen():
+def test_retrieval_can_be_measured_on_unseen_classes():
     model = Jscl(dim=4, measure="map", max_iterations=100).fit(X, Y, held=(X[:50], Y[:50] + 100))
     assert 0 < model.curve_[:, 2].min() <= 1
