@@ -6,6 +6,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
+BARS = re.compile(r"<mo>(&#x02016;|&#x0007C;|&#x02223;)</mo>")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -16,4 +17,5 @@ def on_page_content(text: str, **_: Any) -> str:
 
 def _mathml(found: re.Match[str]) -> str:
     display = "block" if found[1] == "div" else "inline"
-    return convert(html.unescape(found[2]).strip(), display=display)
+    formula = convert(html.unescape(found[2]).strip(), display=display)
+    return BARS.sub(r'<mo stretchy="false">\1</mo>', formula)  # browsers would stretch bars of norms to full height
