@@ -400,7 +400,7 @@ def test_duplicates_are_shown_in_three_tiers(site, folder):
     assert download.value.path().read_text().count("face-000.jpg") == 1
 
 
-def test_marked_duplicates_are_removed_after_confirmation(site, address):
+def test_selected_duplicates_are_removed_after_confirmation(site, address):
     page = site.visit("jobs")
     both = [first(address, "face"), first(address, "beach") | {"width": 160, "height": 120, "bytes": 900}]
     job = {"id": "77", "kind": "remove", "state": "running", "done": 0, "total": None, "message": ""}
@@ -421,7 +421,7 @@ def test_marked_duplicates_are_removed_after_confirmation(site, address):
     done = job | {"state": "done", "message": "1 removed from the collection. Their files are kept."}
     page.route("**/api/v1/jobs/77", lambda route: route.fulfill(json=done))
     go(page, "duplicates?tier=same")
-    box = page.get_by_label("Mark beach-000.jpg")
+    box = page.get_by_label("Select beach-000.jpg")
     remove = page.get_by_role("button", name="Remove from the collection")
     expect(remove).to_be_hidden()
     expect(page.locator(".size").first).to_contain_text("Largest: keep320 × 240")
@@ -429,13 +429,13 @@ def test_marked_duplicates_are_removed_after_confirmation(site, address):
     page.get_by_role("checkbox").first.check()
     expect(page.get_by_role("alert")).to_be_hidden()
     box.check()
-    expect(page.get_by_role("alert")).to_have_text("Both are marked: no copy would remain in the collection.")
-    expect(page.locator(".take-out")).to_contain_text("2 pictures marked. 1 group would have no copy left.")
+    expect(page.get_by_role("alert")).to_have_text("Both are selected: no copy would remain in the collection.")
+    expect(page.locator(".take-out")).to_contain_text("2 pictures selected. 1 group would have no copies left.")
     shoot(page, "duplicates-none-left-light")
-    page.get_by_role("button", name="Mark all but the largest").click()
+    page.get_by_role("button", name="Select all but the largest").click()
     expect(page.get_by_role("alert")).to_be_hidden()
     expect(box).to_be_checked()
-    expect(page.locator(".take-out")).to_contain_text("1 picture marked")
+    expect(page.locator(".take-out")).to_contain_text("1 picture selected")
     shoot(page, "duplicates-marked-light")
     remove.click()
     expect(page.get_by_role("dialog")).to_contain_text("no files are deleted")

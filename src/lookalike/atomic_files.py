@@ -110,9 +110,11 @@ def to_store_error(path: Path, error: OSError) -> StoreError:
         return full_error(path, error)
     if error.errno == errno.EROFS:
         return ReadOnlyError(f"{path} is not writable: its disk is mounted read-only.")
-    return StoreError(f"{path}: {error}.")
+    return StoreError(f"Cannot access {path}: {error}.")
 
 
 def full_error(path: Path, reason: Exception) -> FullError:
     """Return the error for a full disk."""
-    return FullError(f"No space left for {path}: {reason}. Committed changes are safe. Free some space and try again.")
+    return FullError(
+        f"No disk space left for {path}: {reason}. Committed changes are safe. Free some disk space and try again."
+    )

@@ -175,7 +175,7 @@ def create(kind: str, spec: str | Spec) -> Any:
     try:
         return cls(**spec.params)
     except TypeError as error:
-        raise SpecError(f"{kind} {spec.name}: {error}.") from None
+        raise SpecError(f"Cannot create the {kind} {spec.name}: {error}.") from None
 
 
 def kind_of(part: object) -> tuple[str, str]:

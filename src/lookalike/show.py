@@ -168,7 +168,7 @@ def thumbnail(tile: Tile, side: int) -> Image.Image:
     """Return the picture within side × side pixels, with its box, or a placeholder if it cannot be read."""
     try:
         if tile.path is None:
-            raise ImageError("no known file")
+            raise ImageError("no path")
         picture = Image.fromarray(_read(tile.path, side))
     except (LookalikeError, OSError) as error:
         return _placeholder(str(error), side)

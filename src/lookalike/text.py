@@ -90,7 +90,7 @@ def parse_count(option: str, text: str) -> int:
     """
     number = _parse_with_unit(option, re.sub(r"(?<=\d),(?=\d{3}\b)", "", text), COUNTS, "250k, 10M or 5000")
     if number < 1:
-        raise InputError(f"{option} must be 1 or more. Got {text!r}.")
+        raise InputError(f"{option} must be at least 1. Got {text!r}.")
     return round(number)
 
 
@@ -125,5 +125,5 @@ def _parse_with_unit(option: str, text: str, units: dict[str, float], example: s
         allowed = ", ".join(name for name in units if name)
         raise InputError(f"{option} must be a number with a unit ({allowed}), such as {example}. Got {text!r}.")
     if number <= 0:
-        raise InputError(f"{option} must be more than 0, such as {example}. Got {text!r}.")
+        raise InputError(f"{option} must be above 0, such as {example}. Got {text!r}.")
     return number

@@ -38,7 +38,7 @@ app = typer.Typer(name="bench", rich_markup_mode=None)
 def bench(ctx: typer.Context) -> None:
     """Run benchmarks and compare the results with the papers.
 
-    A benchmark is a table: rows are methods, columns are a dataset and a measure.
+    A benchmark is a table: each row is a method, each column a dataset and a measure.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def run(
     rows: Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Fill only these rows.")] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="X,Y", help="Fill only these columns.")] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Also draw the table to a .png, .svg or .pdf file.")
+        str | None, typer.Option("--plot", metavar="FILE", help="Also plot the table in a .png, .svg or .pdf file.")
     ] = None,
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="DIR", help="Folder to cache vectors of pictures in.")
@@ -74,7 +74,7 @@ def run(
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", metavar="N", help="Cells to run at the same time; default: 1, or the number of cores for all."
+            "--jobs", metavar="N", help="Cells to run at the same time; default: 1; with NAME all, the number of cores."
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
@@ -251,7 +251,7 @@ def write_report(
         raise InputError("No output file. Give --html FILE, --markdown FILE or both.")
     for one in files:
         if not Path(one).is_file():
-            raise InputError(f"There is no file {one}. Create it with: lookalike bench run all --results {one}")
+            raise InputError(f"{one} does not exist. Create it with: lookalike bench run all --results {one}")
     for place in (page, markdown):
         if place is not None:
             _check_place(place)

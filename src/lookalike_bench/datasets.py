@@ -156,5 +156,5 @@ def classes(labels: Labels) -> list[str]:
 
 def _missing(name: str, folder: str | Path, expected: str) -> SourceError:
     return SourceError(
-        f"There is no dataset {name} in {folder}. {expected}. --data must be the folder that contains all datasets."
+        f"No dataset {name} in {folder}. {expected}. --data must be the folder that contains all datasets."
     )

@@ -448,7 +448,8 @@ def load_words(names: NDArray[np.str_], data: Path) -> NDArray[np.int64]:
         several = [found[PurePosixPath(name).stem] for name in names.tolist()]
     except (OSError, KeyError, ValueError) as error:
         raise SourceError(
-            f"{source} has no words: {error}. Expected labels/training_label and labels/test_label, with one line per"
+            f"Cannot read the words of {source}: {error}. Expected labels/training_label and labels/test_label, with"
+            " one line per"
             " picture: its number and the numbers of its words."
         ) from None
     y = np.zeros((len(several), 1 + max(max(numbers) for numbers in several)), np.int64)

@@ -61,7 +61,7 @@ def learning_area(values: ArrayLike) -> Values:
     """
     curves = np.asarray(values, np.float64)
     if curves.ndim != 2 or curves.shape[1] < 2:
-        raise InputError(f"values must be (q, rounds), at least two rounds. Got shape {curves.shape}.")
+        raise InputError(f"values must have shape (q, rounds), with at least two rounds. Got shape {curves.shape}.")
     area: Values = np.trapezoid(curves, axis=1) / (curves.shape[1] - 1)
     return area
 
@@ -200,7 +200,8 @@ def _groups(sizes: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.i
         raise InputError(f"k must be at least 1. Got {k}.")
     if n.ndim != 2 or n.shape != r.shape or (r < 0).any() or (r > n).any():
         raise InputError(
-            f"sizes and relevant must be (q, groups), relevant at most sizes. Got shapes {n.shape} and {r.shape}."
+            f"sizes and relevant must have shape (q, groups), with 0 <= relevant <= sizes. Got shapes {n.shape} and"
+            f" {r.shape}."
         )
     return n.astype(np.int64), r.astype(np.int64)
 

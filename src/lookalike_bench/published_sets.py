@@ -50,7 +50,7 @@ def load(name: str, folder: str | Path) -> QuerySet | LabelledSet:
     read, expected = SETS[name]
     home = Path(folder) / name
     missing = (
-        f"There is no dataset {name} in {folder}. Expected {home} with {expected}."
+        f"No dataset {name} in {folder}. Expected {home} with {expected}."
         " --data must be the folder that contains all datasets."
     )
     if not home.is_dir():

@@ -389,7 +389,7 @@ def _markdown_summary(shown: Sequence[Section], folder: Path) -> list[str]:
             lines.append(f"| {title} | `{section.bench}` | {' | '.join(map(str, numbers))} |")
         lines += [
             "",
-            "The numbers in the table are cells (one method on one dataset with one measure) and orders of methods,"
+            "The table counts cells (one method on one dataset with one measure) and orders of methods,"
             " which can be compared even if the datasets or features differ from the paper's. Orders below are listed"
             " from the worst method to the best, as in the paper, with our values.",
             "",
@@ -460,12 +460,13 @@ def _counts(section: Section) -> str:
     """How many cells of a benchmark have which verdict, as a sentence."""
     counted = _count(section.cells)
     compared = len(section.cells) - counted[""]
+    part = f"All {compared}" if compared == len(section.cells) else f"{compared} of the {len(section.cells)}"
     if not compared:
         return f"None of the {len(section.cells)} cells has a counterpart in the paper."
     if compared == counted["not comparable"]:
-        return f"{compared} of the {len(section.cells)} cells have a counterpart in the paper, but none is comparable."
+        return f"{part} cells have a counterpart in the paper, but none is comparable."
     found = ", ".join(f"{counted[kind]} {kind}" for kind in MARKS if kind and counted[kind])
-    return f"{compared} of the {len(section.cells)} cells have a counterpart in the paper: {found}."
+    return f"{part} cells have a counterpart in the paper: {found}."
 
 
 def _findings(section: Section) -> Iterator[tuple[str, str]]:
@@ -498,9 +499,9 @@ def summary(records: Sequence[Record]) -> str:
     counts = ", ".join(f"{kinds[kind]} {kind or NO_PAPER}" for kind in MARKS)
     found = orders(records)
     return (
-        f"{kinds.total()} cells: {counts}. Of {found.total()} orders of methods in the papers, {found['holds']} hold,"
+        f"{kinds.total()} cells: {counts}. Of the {found.total()} orders of methods reported in the papers, {found['holds']} hold,"
         f" {found['within intervals']} are reversed within the intervals and {found['does not hold']} do not hold."
-        f" {len(NOT_RUN)} parts of the papers' tables are not run."
+        f" {len(NOT_RUN)} parts of the papers' tables were not run."
     )
 
 

@@ -59,7 +59,9 @@ def append(file: Path, new: Record) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        raise InputError(f"Results cannot be written to {file}: {error.strerror}. Give another --results.") from None
+        raise InputError(
+            f"Cannot write results to {file}: {error.strerror}. Give another file with --results."
+        ) from None
 
 
 def read(file: Path) -> list[Record]:
@@ -69,7 +71,7 @@ def read(file: Path) -> list[Record]:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{file} cannot be read: {error}. Give a file written by `lookalike bench run --results`."
+            f"Cannot read {file}: {error}. Give a file written by `lookalike bench run --results`."
         ) from None
     for number, line in enumerate(lines, 1):
         try:

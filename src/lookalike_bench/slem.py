@@ -68,8 +68,8 @@ PAPER: dict[str, dict[str, float]] = {
 }
 """Table 1, Holidays, in per cent: VLAD, and SPoC, the feature nearest to that of our network."""
 UNLIKE = {
-    "vlad": "the paper uses Holidays with 15,000 negatives, we use ukbench2000 with 1,000",
-    "deep": "the paper uses Holidays and SPoC of another network, we use ukbench2000 and GeM",
+    "vlad": "the paper uses Holidays with 15,000 negatives, while we use ukbench2000 with 1,000",
+    "deep": "the paper uses Holidays and SPoC features from another network, while we use ukbench2000 and GeM",
 }
 SECONDS = {"cosine": 20.0, "pcaw": 15.0, "lda": 5.0, "esvm": 300.0, "linear": 25.0}
 """Estimated seconds of a row on ukbench2000; kernels take 35."""

@@ -73,7 +73,7 @@ class ClassTable:
         removed, counts = np.bincount(codes, minlength=len(self.labels)), self.cells.counts
         for c in np.flatnonzero(removed > counts)[:1]:
             raise InputError(
-                f"Cannot remove {removed[c]} images from class {self.labels[c].item()!r}: it has {counts[c]}."
+                f"Cannot remove {removed[c]} rows from class {self.labels[c].item()!r}: it has only {counts[c]}."
             )
         self.cells.remove(X, codes)
         self._mark_changed(*np.unique(codes))
@@ -293,12 +293,14 @@ def _check_all_rows(names: str, X: Array | None, n: int, total: Array) -> Array:
     """Return X after checking that it contains all n rows, with this sum, of the classes `names`."""
     if X is None:
         raise InputError(
-            f"X must be the {n} images of {names}, because the classifier stores only their sums. Got None."
+            f"X must contain the {n} rows of {names}, because the classifier stores only their sums. Got None."
         )
     xp = namespace(X)
     rows = xp.astype(X, xp.float64)
     size = float(xp.sum(xp.abs(rows)))
     off = xp.abs(xp.sum(rows, axis=0) - like(X, total))
     if X.shape[0] != n or float(xp.max(off)) > SAME * size:
-        raise InputError(f"X must be the {n} images of {names}. Got {X.shape[0]} images, or different ones.")
+        raise InputError(
+            f"X must contain exactly the {n} rows of {names}. Got {X.shape[0]} rows; their number or their sum differs."
+        )
     return X

@@ -82,7 +82,7 @@ class Hierarchy:
             rows = rows[1:]
         for i, row in rows:
             if len(row) != 2 or not all(row):
-                raise InputError(f"Each line of {path} must be child,parent. Got {','.join(row)!r} in line {i}.")
+                raise InputError(f"Each line of {path} must be child,parent. Got {','.join(row)!r} on line {i}.")
         return cls((row[0], row[1]) for _, row in rows)
 
     @property
@@ -193,7 +193,9 @@ def cluster_hierarchy(means: Array, labels: Sequence[str]) -> Hierarchy:
     """
     C = len(labels)
     if tuple(means.shape[:1]) != (C,) or C < 2:
-        raise InputError(f"means must be those of at least 2 labels. Got shape {tuple(means.shape)} for {C} labels.")
+        raise InputError(
+            f"means must have one row per label, for at least 2 labels. Got shape {tuple(means.shape)} for {C} labels."
+        )
     tree = linkage(as_numpy(means).astype(np.float64), "ward")
     pairs, names, groups = [], [str(label) for label in labels], C
     level = 0

@@ -111,7 +111,7 @@ class Moments:
         """
         some, removed = np.unique(groups, return_counts=True)
         if (self.counts[some] < removed).any():
-            raise InputError("X must be rows that were added before. Got more rows than a group has.")
+            raise InputError("X must contain only rows that were added before. Got more rows than a group has.")
         where = like(self.sums, some)
         before = self.counts[some], self.sums[where], self.scatter
         self.scatter = None if self.scatter is None else self.scatter + 0  # a copy
@@ -119,7 +119,7 @@ class Moments:
             self._subtract(X[part], groups[part])
         if self._is_impossible(X, some):
             self.counts[some], self.sums[where], self.scatter = before
-            raise InputError("X must be rows that were added before. Got different rows.")
+            raise InputError("X must contain only rows that were added before. Got different rows.")
         self.sums[like(self.sums, some[self.counts[some] == 0])] = 0  # drop rounding errors
         if self.scatter is not None and not (self.counts > 1).any():
             self.scatter *= 0

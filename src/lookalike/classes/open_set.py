@@ -261,7 +261,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         xp = namespace(X)
         prototypes = table.prototypes(wide=X.dtype == xp.float64)
         if not table.has_images():
-            raise InputError("Cannot predict: there is no class with images. Add images with `partial_fit` first.")
+            raise InputError("Cannot predict: no class has any rows. Add rows with `partial_fit` first.")
         for part, scores, centred in prototypes.scores(X):
             if table.cells.k > 1:
                 scores = prototypes.join_cells(scores, table.cells.k, self.softness_)
@@ -335,7 +335,9 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         """Check labels that are to become classes."""
         labels = as_labels(y, n)
         if (LabelIndex(one_label(self.none_label)).find(labels) == 0).any():
-            raise InputError(f"A class cannot have the none_label, {self.none_label!r}, as its name. Choose another.")
+            raise InputError(
+                f"A class cannot be named {self.none_label!r}, because that is the none_label. Choose another name."
+            )
         return labels
 
     def _rows_and_labels(self, X: Array, y: Any, reset: bool = False) -> tuple[Array, NDArray[Any]]:

@@ -110,7 +110,7 @@ def remove(name: Name, images: Images, where: Where, json: Json = False) -> int:
 def list_(where: Where, json: Json = False) -> int:
     """List the classes.
 
-    The table has the numbers of labelled and of predicted pictures, and the parents of each class.
+    The table shows the number of labelled and predicted pictures and the parents of each class.
 
     \b
     Examples:
@@ -173,7 +173,7 @@ def rename(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Rename a class. Its sessions and its place in the hierarchy follow.
+    """Rename a class. Its sessions and the hierarchy are updated, too.
 
     \b
     Examples:
@@ -298,7 +298,8 @@ def hierarchy(
     clear: Annotated[bool, typer.Option("--clear", help="Delete the hierarchy.")] = False,
     json: Json = False,
 ) -> int:
-    """Set or list the hierarchy: the parents of each class. Classes with few or no pictures borrow from related ones.
+    """Set or list the hierarchy: the parents of each class. Classes with few or no pictures use the means of
+    related classes.
 
     Without a source, list the current hierarchy.
 
@@ -382,8 +383,9 @@ def evaluate(
 ) -> int:
     """Evaluate the classes by cross-validation.
 
-    Each tenth of a class is classified by a model without it; a space that learned from labels is refitted without it,
-    too. Then whole classes are left out to test whether their pictures are rejected as none of these. Nothing is saved.
+    Each tenth of a class is classified by a model fitted without it; a space that learned from labels is refitted
+    without it, too. Then whole classes are left out to test whether their pictures are rejected as “none of these”.
+    Nothing is saved.
 
     \b
     Examples:
@@ -409,7 +411,7 @@ def classify(
     """Classify pictures, with a probability and the runner-up, or “none of these”.
 
     Pictures need not be in the collection, and nothing about them is stored. With --all, predictions are stored
-    separately from labels: classes show lists them, classes confirm and classes reject decide about them.
+    separately from labels: classes show lists them; classes confirm and classes reject confirm or reject them.
 
     \b
     Examples:

@@ -127,7 +127,9 @@ def _item(collection: "Collection", image: str) -> int:
     """Return the item with this id or path; InputError if there is none."""
     found = collection.find(image)
     if found is None:
-        raise InputError(f"No picture {image!r} in the collection. Give a path or an id; lookalike items lists them.")
+        raise InputError(
+            f"{image!r} is not in the collection. Give a path or an id; to list them, run: lookalike items"
+        )
     return found
 
 

@@ -96,8 +96,8 @@ def feedback(
         typer.Option(
             "--simulate",
             metavar="LABELS",
-            help="Answer from labels: a CSV file, a folder of class folders, or the word "
-            f"{OWN_LABELS} for those of the collection.",
+            help="Answer from labels: a CSV file, a folder with one subfolder per class, or the word "
+            f"{OWN_LABELS} for the collection's own labels.",
         ),
     ] = None,
     json: Json = False,
@@ -166,7 +166,8 @@ def _check_simulation(labels: str, ignored: dict[str, Any]) -> None:
     """Raise InputError if labels are missing or options are given that a simulation ignores."""
     if not labels:
         raise InputError(
-            f"--simulate needs labels: a CSV file, a folder of class folders, or the word {OWN_LABELS}. Got none."
+            f"--simulate needs labels: a CSV file, a folder with one subfolder per class, or the word {OWN_LABELS}."
+            " Got none."
         )
     if given := [option for option, value in ignored.items() if value]:
         raise InputError(f"--simulate asks no questions and stores nothing. Leave out {', '.join(given)}.")
@@ -458,11 +459,13 @@ def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
 
 @sessions_app.command()
 def delete(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of open sessions (see lookalike sessions).")],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID", help="Ids of unfinished sessions (see lookalike sessions).")
+    ],
     where: Where,
     json: Json = False,
 ) -> int:
-    """Delete open sessions and their answers. A finished session cannot be deleted: its class depends on it.
+    """Delete unfinished sessions and their marks. A finished session cannot be deleted: its class depends on it.
 
     If one of the sessions cannot be deleted, none of them is.
 

@@ -29,7 +29,7 @@ def fit(
         typer.Option(
             "--negatives",
             metavar="SOURCE",
-            help="Collection or pictures to use as negatives of slem. Default: a sample of this collection.",
+            help="Collection or pictures to use as negatives for slem. Default: a sample of this collection.",
         ),
     ] = None,
     more_negatives: Annotated[
@@ -46,7 +46,9 @@ def fit(
     import_labels: Annotated[
         str | None,
         typer.Option(
-            "--import-labels", metavar="SOURCE", help="Import labels first (CSV file or class folders), then use them."
+            "--import-labels",
+            metavar="SOURCE",
+            help="Import labels first (CSV file, or folder with one subfolder per class), then use them.",
         ),
     ] = None,
     workers: Workers = None,
@@ -60,8 +62,8 @@ def fit(
     With --features, spaces with a learned feature (vlad, fisher) are empty until all features are extracted again. If
     the command is interrupted, lookalike refresh continues.
 
-    With --calibrate, lam and gamma of the last transform are chosen from a grid. The best values are those with which
-    altered versions of a picture find each other, or, with --labels, pictures with the same label.
+    With --calibrate, lam and gamma of the last transform are chosen from a grid. The best values are those for which a
+    search with an altered picture finds the original or, with --labels, pictures with the same label.
 
     ncmml, lmnn, fda, tsvm and similar methods are fitted on the pictures that have exactly one label.
 
@@ -83,11 +85,13 @@ def fit(
     names = spaces or []
     if calibrate and (features or len(names) != 1):
         raise InputError(
-            "--calibrate needs exactly one space and excludes --features. Example: lookalike fit 'slem()' --calibrate"
+            "--calibrate needs exactly one space and cannot be combined with --features. Example: lookalike fit"
+            " 'slem()' --calibrate"
         )
     if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
         raise InputError(
-            "--more-negatives needs exactly one fitted space and excludes --features, --negatives and --calibrate."
+            "--more-negatives needs exactly one fitted space and cannot be combined with --features, --negatives or"
+            " --calibrate."
             " Example: lookalike fit slem --more-negatives SOURCE"
         )
     by_labels = labels or import_labels is not None
@@ -169,11 +173,15 @@ def _print_calibration(report: "CalibrationReport", by_labels: bool, json: bool)
         values += [f"{getattr(trial, name):>9.4f}" for name in measures]
         print_line(f"{star} {'  '.join(values)}")
     if by_labels:
-        print_note("precision: how well pictures find others with the same label. * marks the chosen values: the best.")
+        print_note(
+            "precision: how well pictures find others with the same label. * marks the chosen values, which have the"
+            " best precision."
+        )
     else:
         print_note(
             "precision: how well altered pictures find their originals. behind: difference from the best precision, in"
-            " standard errors. * marks the chosen values: the largest margin of those behind by less than 2."
+            " standard errors. * marks the chosen values: among those at most 2 behind, the ones with the largest"
+            " margin."
         )
     asked = "labelled pictures" if by_labels else "pictures and altered versions of them"
     print_line(

@@ -58,7 +58,10 @@ def stats(
         ),
     ] = None,
     speed: Annotated[
-        bool, typer.Option("--speed", help="Time a search in each space and compare it with the prediction of plan.")
+        bool,
+        typer.Option(
+            "--speed", help="Time a search in each space and compare it with the estimate from lookalike plan."
+        ),
     ] = False,
     json: Json = False,
 ) -> int:
@@ -144,7 +147,7 @@ def map_(
         int, typer.Option("--points", metavar="N", min=1, max=5_000, help="Maximum number of pictures.")
     ] = 5_000,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw the map to this file, .png or .jpg.")
+        str | None, typer.Option("--plot", metavar="FILE", help="Write the map to this file, .png or .jpg.")
     ] = None,
     json: Json = False,
 ) -> int:

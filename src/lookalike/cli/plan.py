@@ -45,7 +45,9 @@ def plan(
     ] = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Measure this machine first (a second or two). Default: a typical machine."),
+        typer.Option(
+            "--measure", help="Measure this machine first (a second or two). Default: assume a typical machine."
+        ),
     ] = False,
     json: Json = False,
 ) -> int:
@@ -65,7 +67,7 @@ def plan(
     if dim is not None and recipe is not None:
         raise InputError("--dim and --recipe both set the vector dimension. Give one of them.")
     if dim is not None and dim < 1:
-        raise InputError(f"--dim must be 1 or more. Got {dim}.")
+        raise InputError(f"--dim must be at least 1. Got {dim}.")
     speeds = planning.measure() if measure else planning.REFERENCE_MACHINE
     workload = _workload(where, count, dim, recipe, space)
     workload = planning.with_speed(workload, speeds, _rate(workload) if measure else None)
@@ -125,7 +127,7 @@ def _workload(
     if number is None:
         raise InputError(
             "Give the number of pictures, such as --items 1M. It can only be left out for a collection with pictures,"
-            f" and {where} is missing or empty."
+            f" but {where} is missing or empty."
         )
     if dim is not None:
         return planning.Workload(number, dim, dim)
@@ -133,7 +135,7 @@ def _workload(
         return replace(planning.collection_workload(stats, space), items=number)
     if space is not None:
         raise InputError(
-            f"--space needs a collection with pictures, and {where} is missing or empty. Leave out --space, or give"
+            f"--space needs a collection with pictures, but {where} is missing or empty. Leave out --space, or give"
             " another collection: lookalike -c DIR plan --space NAME"
         )
     return planning.recipe_workload(number, recipe or RECIPE)

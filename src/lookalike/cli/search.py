@@ -47,7 +47,7 @@ def search(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find pictures similar to the examples, best first. The score is a distance: 0 is the same picture.
+    """Find pictures similar to the examples, best first. The score is a distance: 0 means the same picture.
 
     \b
     Examples:

@@ -87,7 +87,7 @@ def serve(
 
 @app.callback(invoke_without_command=True)
 def token(ctx: typer.Context) -> None:
-    """Create, list and remove access tokens of the service.
+    """Create, list and remove access tokens for the service.
 
     Without tokens, only clients on this machine can use the service, and they have the role manage.
 

@@ -144,7 +144,10 @@ class Adding:
         sources = self._store.items.sources()
         for source in sources:
             if not has_files(source) or _find_problem(self._store, source):
-                raise SourceError(f"{source} does not exist, so its pictures would lose their vectors. Is it mounted?")
+                raise SourceError(
+                    f"Cannot refit the features: {source} is missing, so its pictures would lose their vectors. Is"
+                    " its disk mounted?"
+                )
         entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
         fitted, failed = fit_features(spaces, entries, progress, workers, refit=True)
         if failed:
@@ -175,7 +178,7 @@ class Adding:
             try:
                 requested = self._spaces.create(DEFAULT)
             except MissingError as error:
-                report.notes.append(f"{error} Until then, Lookalike uses the colour feature.")
+                report.notes.append(f"Lookalike uses the colour feature for now. {error}")
                 requested = self._spaces.create(FALLBACK)
         return list(dict.fromkeys([*requested, *existing]))
 

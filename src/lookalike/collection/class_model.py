@@ -45,7 +45,7 @@ SNAPSHOT_BYTES = 2**30
 """Larger models are not saved."""
 
 NO_CLASSES = (
-    "No class has a picture of the collection yet. Create one: lookalike classes add NAME IMAGE…, or lookalike"
+    "No class has pictures in the collection yet. Create one: lookalike classes add NAME IMAGE…, or lookalike"
     " label SOURCE"
 )
 
@@ -407,7 +407,7 @@ def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, header: dic
         store.class_snapshot_file.parent.mkdir(exist_ok=True)
         models.save_arrays(store.class_snapshot_file, arrays)
     except (LookalikeError, OSError) as error:
-        logger.info("cannot save a snapshot of the classes: %s", error)
+        logger.info("Cannot save a snapshot of the classes: %s", error)
 
 
 def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
@@ -424,7 +424,7 @@ def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
                 setattr(model, name.removeprefix("model_"), value.item() if value.ndim == 0 else value)
         table = LabelTable(arrays["items_"], arrays["codes_"], arrays["here_"], header.pop("names"))
     except (LookalikeError, OSError, KeyError, TypeError, ValueError) as error:
-        logger.info("cannot use the snapshot of the classes: %s", error)
+        logger.info("Cannot use the snapshot of the classes: %s", error)
         return None
     return Snapshot(model, table, header)
 

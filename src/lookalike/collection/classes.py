@@ -257,7 +257,7 @@ class Classes:
         names = [field.name for field in fields(Settings)]
         for name in settings:
             if name not in names:
-                raise UnknownNameError("setting of classes", name, names)
+                raise UnknownNameError("class setting", name, names)
         checked = _check_settings(replace(self._model.settings, **settings))
         if settings.get("space") is not None:
             self._spaces.find(checked.space)
@@ -346,7 +346,7 @@ def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list
     if source.is_dir():
         return _read_folders(items, source), []
     if not source.is_file():
-        raise InputError(f"No file or folder at {source}.")
+        raise InputError(f"{source} does not exist. Give a CSV file, or a folder with one subfolder per class.")
     rows = _read_csv(source)
     if rows and "id" in rows[0]:
         names = [row["id"] or "" for row in rows]
@@ -377,7 +377,8 @@ def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple
         raise InputError(f"Cannot read a hierarchy from {source}: {error}.") from None
     if not pairs:
         raise InputError(
-            f"{source} has no lines child,parent. To remove the hierarchy, run: lookalike classes hierarchy --clear"
+            f"{source} has no lines of the form child,parent. To remove the hierarchy, run: lookalike classes"
+            " hierarchy --clear"
         )
     return pairs
 
@@ -389,7 +390,7 @@ def _check_settings(settings: Settings) -> Settings:
     if not isinstance(settings.space, str | None):
         raise InputError(f"space must be the name of a space, or None for the first. Got {settings.space!r}.")
     if settings.kind not in KINDS:
-        raise UnknownNameError("kind of classes", str(settings.kind), KINDS)
+        raise UnknownNameError("kind of class model", str(settings.kind), KINDS)
     if not isinstance(settings.on_add, bool):
         raise InputError(f"on_add must be True or False. Got {settings.on_add!r}.")
     if not _is_number(settings.reject) or not 0 < settings.reject < 1:
@@ -434,7 +435,7 @@ def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
             pairs.append((seen.item, inner[0]))
     if not pairs:
         raise InputError(
-            f"No picture of the collection is in a sub-folder of {folder}. Labels are the names of sub-folders."
+            f"{folder} has no subfolder with pictures in the collection. Labels are the names of subfolders."
         )
     return pairs
 

@@ -288,7 +288,7 @@ def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
         )
     if not chain.fitted or not pools:
         raise InputError(
-            f"Space '{name}' has no pool of negatives yet. Run: lookalike fit {name} --negatives {negatives.source}"
+            f"Space '{name}' has no negative pool yet. Run: lookalike fit {name} --negatives {negatives.source}"
         )
     new = ~np.isin(negatives.ids, np.concatenate([ids for _, ids in pools]))
     *earlier, last = chain.transforms
@@ -456,7 +456,9 @@ def fit_features(
                 n = _fit_labelled_feature(space.store, feature, entries(), progress, workers)
             else:
                 example = next(user.name for user in spaces if user.feature == space)
-                raise InputError(f"{space.name} learns from labels. To fit it, run: lookalike fit {example} --labels")
+                raise InputError(
+                    f"Feature {space.name} learns from labels. To fit it, run: lookalike fit {example} --labels"
+                )
         except InputError as error:  # too little to learn from
             failed[space.name] = str(error)
             continue

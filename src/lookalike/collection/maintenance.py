@@ -288,7 +288,7 @@ class _Repair:
             with self.store.transaction():
                 dropped = vectors.reconcile(name)
             if dropped:
-                self.report.done.append(f"Space '{name}': dropped {many(dropped, 'surplus row')}.")
+                self.report.done.append(f"Space '{name}': removed {many(dropped, 'surplus vector')}.")
 
     def _repair_models(self) -> None:
         """Restore or refit models that cannot be loaded, first those of features, then those of spaces."""

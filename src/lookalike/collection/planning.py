@@ -215,7 +215,7 @@ class Workload:
     def __post_init__(self) -> None:
         for name in ("items", "dim", "feature_dim"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} must be 1 or more. Got {getattr(self, name)}.")
+                raise InputError(f"{name} must be at least 1. Got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ def plan(workload: Workload, ram: float, latency_s: float | None = None, machine
     """
     for name, value in (("ram", ram), ("latency", latency_s)):
         if value is not None and value <= 0:
-            raise InputError(f"{name} must be more than 0. Got {value:g}.")
+            raise InputError(f"{name} must be above 0. Got {value:g}.")
     chosen: Way | None = None
     ways = []
     for way in _ways(workload, ram, machine):

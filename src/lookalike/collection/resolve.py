@@ -85,7 +85,10 @@ def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int
         path = absolute(str(name))
         below = [] if isinstance(name, int) else [known for known, _ in items.paths_under(path)]
         if not below and path not in items.sources():
-            raise InputError(f"The collection has no item or source named {str(name)!r}.")
+            raise InputError(
+                f"{str(name)!r} is not in the collection. Give an item's id, or the path of a picture, folder or"
+                " source."
+            )
         paths += below
     return ids, paths
 
@@ -129,13 +132,13 @@ def items_named(store: Store, pictures: Example | Iterable[Example]) -> list[int
             root = absolute(example)  # type: ignore[arg-type]
             inside = [seen.item for _, seen in store.items.paths_under(root) if seen.item is not None]
             if not inside:
-                raise InputError(f"No picture of the collection is in {root}. Add it first: lookalike add {root}")
+                raise InputError(f"The collection has no pictures from {root}. Add it first: lookalike add {root}")
             items.update(dict.fromkeys(inside))
             continue
         item = item_of(store, example)
         if item is None or not store.items.get([item]):
             name = example_name(example)
-            raise InputError(f"{name} is not a picture of the collection. Add it first: lookalike add {name}")
+            raise InputError(f"{name} is not in the collection. Add it first: lookalike add {name}")
         items[item] = None
     return list(items)
 
@@ -336,7 +339,7 @@ def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
 def _read_file(path: str | Path) -> bytes:
     entry = locate(path)
     if entry is None:
-        raise ImageError(f"Cannot read {path}: no such file.")
+        raise ImageError(f"Cannot read {path}: it does not exist.")
     try:
         return entry.read()
     except ImageError as error:

@@ -151,7 +151,7 @@ def explain(space: Space, example: Example, k: int) -> list[Push]:
         raise InputError(f"Space '{name}' does not use negatives. Its chain is {' | '.join(chain.specs)}.")
     pools = space.store.vectors.pools(name)
     if not chain.fitted or not pools:
-        raise InputError(f"Space '{name}' has no pool of negatives yet. Run: lookalike fit {name}")
+        raise InputError(f"Space '{name}' has no negative pool yet. Run: lookalike fit {name}")
     pusher = _Pusher(chain.transforms[: pooled[-1]], X)
     found: list[Push] = []
     for source, ids in pools:

@@ -139,10 +139,8 @@ class Session:
         before = self.summary.rounds
         outcome, items, notes = self._run_round(k, window, filter, effort, turn=before)
         if outcome.presumed:
-            verb = "serves" if outcome.presumed == 1 else "serve"
-            notes.append(
-                f"Few negative examples so far; {many(outcome.presumed, 'random picture')} {verb} as negatives."
-            )
+            serve = "serves as a negative" if outcome.presumed == 1 else "serve as negatives"
+            notes.append(f"Few negative examples so far; {many(outcome.presumed, 'random picture')} {serve}.")
         questions = [items[item] for item in outcome.questions.tolist() if item in items]
         number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
         return Round(
@@ -217,7 +215,7 @@ class Session:
         relevant = [item for item, kind in marks.items() if kind == "relevant"]
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
         if not relevant:
-            raise InputError(f"Session {self.id} has no relevant picture to label as {name!r}. Mark one first.")
+            raise InputError(f"Session {self.id} has no positive picture to label as {name!r}. Mark one first.")
         labelled = self._store.judgements.finish(self.id, name)
         labels = self._store.judgements.labels(irrelevant)
         contradicted = [item for item in irrelevant if name in labels[item]]
@@ -254,7 +252,7 @@ class Session:
         marks, skipped, notes = _gather(space, self.marks, self._log.external_examples(self.id))
         if not (marks.y > 0).any():
             raise InputError(
-                f"Session {self.id} has no positive example in the collection. Mark a picture as relevant, or undo the"
+                f"Session {self.id} has no positive example in the collection. Mark a picture as positive, or undo the"
                 " last mark."
             )
         outcome = run_round(
@@ -280,7 +278,7 @@ class Session:
             if not isinstance(example, int) or example not in {event.item for event in self.log}:
                 raise
             return example
-        raise InputError(f"Only pictures of the collection can be marked, by id or path. Got {example_name(example)}.")
+        raise InputError(f"Only pictures in the collection can be marked, by id or path. Got {example_name(example)}.")
 
 
 def start_session(
@@ -330,7 +328,9 @@ def simulate(
     candidates = index.ids if among is None else np.intersect1d(index.ids, among)
     relevant_candidates = np.intersect1d(relevant, candidates)
     if not len(relevant_candidates):
-        raise InputError("No picture of the collection has this label and passes the filter.")
+        raise InputError(
+            "No picture in the collection has this label and passes the filter. Change the label or the filter."
+        )
     user = EmulatedUser(candidates, relevant_candidates)
     session = emulate(
         user,
@@ -391,7 +391,7 @@ def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[E
     """The first marks of a session. An example outside the collection is stored as a vector."""
     judgements = space.store.judgements
     if not len(space.feedback_index):
-        raise InputError("The collection has no pictures. Add some first: lookalike add FOLDER")
+        raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER")
     marks: dict[int, Kind] = {}
     if label is not None:
         label = judgements.classes.canonical_names([label])[label]
@@ -423,7 +423,7 @@ def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[E
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
     """Add a mark; InputError if it contradicts another one of the same call."""
     if marks.setdefault(item, kind) != kind:
-        raise InputError(f"{example_name(example)} is given both as {marks[item]} and as {kind}. Choose one.")
+        raise InputError(f"{example_name(example)} is given as positive and as negative. Choose one.")
 
 
 def _resolve_example(space: Space, example: Example, *, positive: bool) -> int | ExternalExample:
@@ -520,7 +520,7 @@ def _find_relevant(
         known = dict(Counter(name for _, name in labels))
         names = [name for item, name in labels if item == first]
     if label is None and len(names) != 1:
-        got = f"The first example has {', '.join(names) or 'none'}" if examples else "Got no example"
+        got = f"The first example has the labels: {', '.join(names) or 'none'}" if examples else "Got no example"
         raise InputError(f"Give a label (--label), or an example with exactly one label. {got}.")
     name = names[0] if label is None else label
     if name not in known:

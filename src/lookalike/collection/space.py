@@ -364,7 +364,7 @@ class Spaces:
             if existing is not None:
                 if _without_options(existing.chain, free_options) != _without_options(chain, free_options):
                     raise InputError(
-                        f"Space '{name}' exists with another chain: {' | '.join(existing.chain)}, not"
+                        f"Space '{name}' already exists with another chain: {' | '.join(existing.chain)}, not"
                         f" {' | '.join(chain)}. Choose another name, fit the existing space (lookalike fit {name}), or"
                         f" remove it: lookalike remove --space {name}"
                     )

@@ -48,7 +48,9 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
         if kind_of_step(spec) == "coder":
             raise InputError(f"A coder must be the last step of a chain. Got {next_spec} after {spec}.")
         if kind_of_step(next_spec) == "coder" and hasattr(step, "compare"):
-            raise InputError(f"{spec} has its own measure, which codes do not preserve. Choose another step instead.")
+            raise InputError(
+                f"{spec} has its own metric, which codes do not preserve. Replace this step, or leave out the coder."
+            )
     return name, [str(spec) for spec in specs]
 
 
@@ -60,7 +62,10 @@ def parse_pipeline(text: str) -> tuple[str, list[Spec]]:
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*=(.+)", text, re.DOTALL)
     if match is None:
-        raise InputError(f"A pipeline needs a name of letters, digits, _ and -: NAME = SPEC | … Got {text!r}.")
+        raise InputError(
+            "A pipeline must have the form NAME = SPEC | SPEC, with only letters, digits, _ and - in NAME. Got"
+            f" {text!r}."
+        )
     return match.group(1), parse_chain(match.group(2))
 
 

@@ -84,7 +84,7 @@ def calibrate(
             f" Got {getattr(variants, 'shape', type(variants).__name__)}."
         )
     if m < 2:
-        raise InputError(f"originals must be at least 2, because any encoder finds a single one. Got {m}.")
+        raise InputError(f"originals must have at least 2 rows, because every encoder finds the only row. Got {m}.")
     altered = check_rows(variants.reshape(-1, d), name="variants")  # (m · a, d)
     picture = np.repeat(np.arange(m), variants.shape[1])  # (m · a,), the original of each
 
@@ -124,7 +124,7 @@ def calibrate_labels(
         half[len(sizes) // 2 :] = 1
     halves = [np.flatnonzero(half[classes] == side) for side in range(half.max(initial=0) + 1)]
     if any((sizes[half == side] > 1).sum() < 1 or (half == side).sum() < 2 for side in range(len(halves))):
-        needed = "at least two labels, one of them twice"
+        needed = "at least two labels, one of them on two or more rows"
         where = needed if negatives is not None else f"{needed}, in each half of its labels"
         raise InputError(f"y must have {where}. Got {len(sizes)} labels for {len(labels)} rows.")
     pools = [negatives] if negatives is not None else [X[rows] for rows in reversed(halves)]
@@ -153,7 +153,7 @@ def _find_same_label(encoder: Transform, X: Array, classes: NDArray[np.intp]) ->
 
 def _try(candidates: Sequence[Params], measure: Callable[[Params], Measured]) -> list[Trial]:
     if not candidates:
-        raise InputError("candidates must be at least one dict of parameters. Got none.")
+        raise InputError("candidates must contain at least one dict of parameters. Got none.")
     measured = [measure(params) for params in candidates]
     best = max((precision for precision, _ in measured), key=np.mean)  # (groups,)
     return [
@@ -205,7 +205,7 @@ def _average_precision(scores: Values, right: Mask, wrong: Mask) -> Values:
 
 
 def _margin(scores: Values, right: Mask, wrong: Mask) -> Values:
-    """Margin (q,): the part of the way from the right items to the median wrong item that has no wrong items."""
+    """Margin (q,): the share of the way from the right items to the median wrong item before the first wrong item."""
     mean = np.mean(scores, axis=1, where=right)
     nearest = np.min(scores, axis=1, where=wrong, initial=np.inf)
     median = np.nanmedian(np.where(wrong, scores, np.nan), axis=1)

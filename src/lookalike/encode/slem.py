@@ -92,7 +92,10 @@ class Slem(TransformerMixin, BaseEstimator):
         before, after = (xp.linalg.diagonal(part.covariance) for part in (pool, smaller))  # (d,)
         rounding = 1e-9 * self.n_ / smaller.n * (xp.max(before) + xp.max(pool.mean**2))
         if bool(xp.any(after < -rounding)):
-            raise InputError("X must be rows of the pool. Got others: without them, a variance would be negative.")
+            raise InputError(
+                "X must contain only rows of the pool. Got different rows: removing them would make a variance"
+                " negative."
+            )
         return self._learn(smaller)
 
     def transform(self, X: Array) -> Array:

@@ -63,9 +63,9 @@ class EfficientNet(Feature):
 
     def __init__(self, pool: Annotated[str, OneOf(POOLS)] = "gem", p: float = 3.0, threads: int | None = None):
         if pool not in POOLS:
-            raise UnknownNameError("pool of maps", str(pool), POOLS)
+            raise UnknownNameError("pooling", str(pool), POOLS)
         if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power overflows float32
-            raise InputError(f"p must be greater than 0 and at most 40. Got {p!r}.")
+            raise InputError(f"p must be above 0 and at most 40. Got {p!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number of at least 1, or None for all cores. Got {threads!r}.")
         self.pool = pool

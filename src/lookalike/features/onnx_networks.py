@@ -276,7 +276,7 @@ def _end_at(path: str, output: str) -> bytes:
     if output not in inner:
         near = difflib.get_close_matches(output, inner, n=NEAREST, cutoff=0.3)
         raise InputError(
-            f"There is no tensor named '{output}' in {path}. Outputs: {', '.join(outputs)}."
+            f"No tensor named '{output}' in {path}. Outputs: {', '.join(outputs)}."
             f" Most similar names of {len(inner)} inner tensors: {', '.join(near) or 'none'}."
             f" To list all: [node.output for node in onnx.load({path!r}, load_external_data=False).graph.node]"
         )

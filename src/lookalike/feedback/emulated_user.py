@@ -42,7 +42,9 @@ class EmulatedUser:
         everything = check_ids(ids)
         self.irrelevant: Ids = everything[~np.isin(everything, self.relevant)]
         if not len(self.relevant) or not np.all(np.isin(self.relevant, everything)):
-            raise InputError("relevant must be at least one of the ids, and no other ids.")
+            raise InputError(
+                f"relevant must contain at least one id, and only ids that are in ids. Got {relevant!r:.80}."
+            )
 
     def start(self, random: np.random.Generator, window: int = WINDOW) -> tuple[Ids, NDArray[np.int8]]:
         """The first marks of a session: ids (window,) and signs, the relevant one first."""

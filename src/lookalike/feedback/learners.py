@@ -195,11 +195,11 @@ class Svdd:
         if not len(positive):
             raise InputError("An SVDD needs at least one positive mark, +1. Got none.")
         if not 0 < self.nu < 1:
-            raise InputError(f"nu must be between 0 and 1. Got {self.nu}.")
+            raise InputError(f"nu must be above 0 and below 1. Got {self.nu}.")
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         kernel = check_kernel(self.kernel, self.gamma_)
         if kernel.norm is None:
-            raise InputError(f"An SVDD needs a kernel of a distance, such as 'gaussian'. Got {self.kernel}.")
+            raise InputError(f"An SVDD needs a distance-based kernel, such as 'gaussian'. Got {self.kernel!r}.")
         # With K(x, x) constant, the ball and the one-class hyperplane have the same α (Schölkopf et al., 2001).
         K = kernel.pairs(positive, positive, self.gamma_)  # (p, p) float64
         model = OneClassSVM(kernel="precomputed", nu=self.nu, tol=TOLERANCE).fit(K)
@@ -291,10 +291,13 @@ def _check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:
     rows: Reals = to_numpy(check_rows(X, name="marks")).astype(np.float64)
     signs = np.asarray(y)
     if signs.shape != (len(rows),) or not np.all(np.isin(signs, (1, -1))):
-        raise InputError(f"y must be +1 or -1 for each of the {len(rows)} marks.")
+        raise InputError(f"y must contain +1 or -1 for each of the {len(rows)} marks. Got {signs.tolist()!r:.80}.")
     trust = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
     if trust.shape != signs.shape or not np.all((trust >= 0) & (trust < np.inf)):
-        raise InputError(f"weights must be a number of at least 0 for each of the {len(rows)} marks.")
+        raise InputError(
+            f"weights must contain a finite number of at least 0 for each of the {len(rows)} marks. Got"
+            f" {trust.tolist()!r:.80}."
+        )
     return rows, signs.astype(np.int8), trust
 
 

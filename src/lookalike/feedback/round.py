@@ -158,7 +158,7 @@ def run_round(
 def _check_marks(marks: Marks, dim: int | None) -> Marks:
     """Check the marks and keep the last one of each item."""
     if dim is None:
-        raise InputError("There is nothing in the index yet. Add vectors first.")
+        raise InputError("The index is empty. Add vectors first.")
     X = to_numpy(check_rows(marks.X, dim=dim, name="marks"))
     ids, y = np.asarray(marks.ids), np.asarray(marks.y)
     if not len(X):

@@ -91,7 +91,7 @@ def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
     except OSError as error:
         raise ImageError(describe_error(error)) from None
     if len(data) < size:
-        raise ImageError("it is truncated, because its archive is")
+        raise ImageError("its archive is truncated")
     return data
 
 

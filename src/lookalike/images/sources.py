@@ -247,9 +247,7 @@ def _check_source(source: str) -> str:
             raise SourceError(f"No picture or archive matches the pattern {source!r}.")
         return path
     if locate(source) is None:
-        raise SourceError(
-            f"There is no file or folder {source!r}. Relative paths are relative to {_absolute_in('')!r}."
-        )
+        raise SourceError(f"{source!r} does not exist. Relative paths are relative to {_absolute_in('')!r}.")
     return source
 
 

@@ -137,11 +137,13 @@ class ReadPool:
         if workers is not None and workers < 1:
             raise InputError(f"workers must be at least 1. Got {workers}.")
         if timeout_s <= 0:
-            raise InputError(f"timeout_s must be more than 0. Got {timeout_s}.")
+            raise InputError(f"timeout_s must be above 0. Got {timeout_s}.")
         try:
             self._orders = bytes(ForkingPickler.dumps((then, side, limits, timeout_s)))
         except Exception as error:  # noqa: BLE001 — pickling runs the object's own code
-            raise InputError(f"then must be picklable, such as a function of a module. Got {then!r}: {error}") from None
+            raise InputError(
+                f"then must be picklable, such as a module-level function. Got {then!r}: {error}"
+            ) from None
         self.workers = workers or min(MAX_WORKERS, count_cores())
         self.timeout_s = timeout_s
         self._feeders: list[_Feeder] = []
@@ -186,7 +188,7 @@ class ReadPool:
         """Return the result for a picture in memory. Raises ImageError with the reason if it cannot be read."""
         found = list(self.map([Entry(name, len(data), 0, data=data)]))
         if not found:
-            raise ImageError("the reading process was stopped")
+            raise ImageError("the worker process was stopped")
         if isinstance(found[0], Skip):
             raise ImageError(found[0].reason)
         return found[0]
@@ -262,7 +264,7 @@ class _Feeder:
     def _explain(self, code: int | None) -> tuple[str, bool]:
         """Return why a process ended, from its exit code, and whether the same file would end it again."""
         if code is None or code >= 0:
-            return "the reading process ended unexpectedly", False
+            return "the worker process ended unexpectedly", False
         if -code in (signal.SIGALRM, signal.SIGPROF):
             return f"it took longer than {self.timeout_s:g} s to read", False
         return f"it crashed the decoder ({signal.strsignal(-code) or -code})", -code != signal.SIGKILL
@@ -281,10 +283,10 @@ class _Process:
             if code is None:
                 return
             if code >= 0:
-                raise LookalikeError(f"Cannot start a reading process: it ended with exit code {code}.")
+                raise LookalikeError(f"Cannot start a worker process: it ended with exit code {code}.")
             reason = signal.strsignal(-code) or f"signal {-code}"
         raise LookalikeError(
-            f"A reading process was killed {MAX_STARTS} times in a row while it started ({reason}). "
+            f"A worker process was killed {MAX_STARTS} times in a row while starting ({reason}). "
             "Check the system log for the reason. If memory is short, use fewer workers."
         )
 
@@ -295,7 +297,7 @@ class _Process:
             with theirs:
                 self.popen = self._open(theirs.fileno())
         except OSError as error:
-            raise LookalikeError(f"Cannot start a reading process: {error}.") from None
+            raise LookalikeError(f"Cannot start a worker process: {error}.") from None
         try:
             self.connection.send_bytes(orders)
             answer = self.connection.recv() if self.connection.poll(START_S) else f"no reply within {START_S:g} s"
@@ -303,7 +305,7 @@ class _Process:
             return self.end() or 0
         if answer is not None:
             self.end()
-            raise LookalikeError(f"Cannot start a reading process: {answer}.")
+            raise LookalikeError(f"Cannot start a worker process: {answer}.")
         return None
 
     @staticmethod

@@ -98,7 +98,7 @@ class Ann(AcceleratedIndex[Flat]):
         An interrupted build leaves a correct index, which scans the rows that were not added yet.
         """
         if self.kind not in KINDS:
-            raise UnknownNameError("kind of ann", self.kind, KINDS)
+            raise UnknownNameError("kind of ANN index", self.kind, KINDS)
         if truth is not None:
             self.truth, self._structure, self._tail = truth, None, truth.ids
         old, total = self._structure, len(self._tail)
@@ -170,7 +170,10 @@ class Ann(AcceleratedIndex[Flat]):
         """Load a structure over the current vectors; some can have been added or removed since it was saved."""
         structure = Structure.load(Path(path))
         if truth.dim is not None and not 0 <= structure.dim - truth.dim - cls.extra <= 1:
-            raise DamagedError(f"{path} has {structure.dim} dimensions, but the vectors have {truth.dim}. Delete it.")
+            raise DamagedError(
+                f"{path} has {structure.dim} dimensions, but the vectors have {truth.dim}. Delete it; the index will"
+                " be rebuilt."
+            )
         index = cls(structure.kind)
         index.truth, index._structure = truth, structure
         rows = truth.rows(structure.ids)
@@ -337,7 +340,7 @@ class Structure:
                 raise DamagedError(f"{path} is incomplete or damaged. {remedy}")
             return cls(faiss.read_index(str(path)))
         except (OSError, ValueError, RuntimeError) as error:
-            raise DamagedError(f"{path} cannot be read: {error}. {remedy}") from error
+            raise DamagedError(f"Cannot read {path}: {error}. {remedy}") from error
 
     def save(self, path: Path) -> None:
         """Write the structure to one file."""
@@ -350,7 +353,7 @@ class Structure:
             with path.open("ab") as file:
                 file.write(total.tobytes())
         except (OSError, RuntimeError) as error:
-            raise StoreError(f"{path} cannot be written: {error}. Is the disk full?") from error
+            raise StoreError(f"Cannot write {path}: {error}. Is the disk full?") from error
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -244,7 +244,7 @@ class LeafCodes:
                 raise ValueError(f"it has {len(codes) * BLOCK} codes, {len(ids)} ids and {starts[-1]} leaves of {size}")
             return cls._over(truth, size, steps, codes, leaves, cells, starts, ids)
         except (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, zipfile.BadZipFile) as error:
-            raise DamagedError(f"{path} cannot be read: {error}. Delete it; the index will be rebuilt.") from error
+            raise DamagedError(f"Cannot read {path}: {error}. Delete it; the index will be rebuilt.") from error
 
 
 def leaf_order(codes: NDArray[np.uint8], size: int, progress: Progress = silent) -> tuple[Ids, Ids]:

@@ -153,7 +153,7 @@ class Leaves(AcceleratedIndex[Flat]):
         try:
             self._codes.save(Path(path))
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error}. Is the disk full?") from error
+            raise StoreError(f"Cannot write {path}: {error}. Is the disk full?") from error
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
@@ -161,7 +161,8 @@ class Leaves(AcceleratedIndex[Flat]):
         codes = LeafCodes.load(Path(path), truth)
         if truth.dim is not None and len(codes.steps.low) != truth.dim:
             raise DamagedError(
-                f"{path} has {len(codes.steps.low)} dimensions, but the vectors have {truth.dim}. Delete it."
+                f"{path} has {len(codes.steps.low)} dimensions, but the vectors have {truth.dim}. Delete it; the"
+                " index will be rebuilt."
             )
         index = cls(codes.size)
         index.truth, index._codes = truth, codes

@@ -119,7 +119,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         """
         check_limits(self, LIMITS)
         if self.learned not in PARTS:
-            raise UnknownNameError("learned", str(self.learned), PARTS)
+            raise UnknownNameError("value of learned", str(self.learned), PARTS)
         X = check_items(self, X, reset=True, min_items=2)
         codes = encode_many(y, X.shape[0])
         random = np.random.default_rng(self.random_state)

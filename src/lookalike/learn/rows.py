@@ -31,7 +31,7 @@ def check_source(part: BaseEstimator, X: Rows, *, reset: bool, min_rows: int = 1
     if hasattr(X, "__array__") or not hasattr(X, "shape") or scipy.sparse.issparse(X):
         return check_matrix(part, X, reset=reset, min_rows=min_rows)
     if len(X.shape) != 2 or X.shape[0] < min_rows:
-        raise InputError(f"X must be a matrix of at least {min_rows} rows. Got shape {tuple(X.shape)}.")
+        raise InputError(f"X must be a matrix with at least {min_rows} rows. Got shape {tuple(X.shape)}.")
     if reset:
         part.n_features_in_ = X.shape[1]
     elif X.shape[1] != part.n_features_in_:

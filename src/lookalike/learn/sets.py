@@ -54,7 +54,7 @@ def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> 
     if len(empty):
         raise InputError(
             f"Each item must have at least one descriptor. Got none for {len(empty)} of {X.shape[0]} items, the first"
-            f" of them number {empty[0]}: leave those items out."
+            f" at index {empty[0]}: leave those items out."
         )
     if X.shape[0] < min_items:
         raise InputError(f"X must contain at least {min_items} items. Got {X.shape[0]}.")

@@ -190,7 +190,7 @@ class Access:
                 part.touch(0o600)
         except StoreError as error:
             log.warning(
-                "A logout could not be saved. After a restart, the service will accept its cookie again. %s", error
+                "Cannot save a logout. After a restart, the service will accept the logged-out cookie again. %s", error
             )
 
     def _check_cookie(self, cookie: str) -> Person | None:
@@ -305,7 +305,7 @@ def _read(path: Path) -> tuple[list[Entry], list[str]]:
                 raise InputError(f"{entry.name!r} already has a token, or another user has the same token")
             entries.append(entry)
         except InputError as error:
-            problems.append(f"token {place}: {error}")
+            problems.append(f"token {place}: {str(error).rstrip('.')}")
     return entries, problems
 
 

@@ -326,15 +326,17 @@ class Jobs:
                     log.error("Job %d: %s", job.id, message["trace"])
                 self._end(job, "failed", message["error"]["message"], kind=message["error"]["kind"])
             elif job.attempts < ATTEMPTS:
-                log.warning("Job %d: the process ended with code %s. The job starts again.", job.id, process.returncode)
-                job.state, job.message = "queued", "The process of the job was killed. The job will resume."
+                log.warning(
+                    "Job %d: the process ended with exit code %s. The job will resume.", job.id, process.returncode
+                )
+                job.state, job.message = "queued", "The job's process was killed. The job will resume."
                 self._save(job)
                 self._announce(job)
             else:
                 self._end(
                     job,
                     "failed",
-                    f"The process of the job was killed {ATTEMPTS} times. The machine may have too little memory.",
+                    f"The job's process was killed {ATTEMPTS} times. The machine may have too little memory.",
                     kind="Killed",
                 )
 

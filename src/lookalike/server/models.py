@@ -71,7 +71,7 @@ def file_form(field: str, *, several: bool = False) -> dict[str, Any]:
 
 def _check_glob(glob: str) -> str:
     if glob.count("*") > MAX_WILDCARDS:
-        raise ValueError(f"a path pattern can contain at most {MAX_WILDCARDS} stars. Got {glob.count('*')}.")
+        raise ValueError(f"a path pattern can contain at most {MAX_WILDCARDS} asterisks. Got {glob.count('*')}.")
     return glob
 
 

@@ -170,8 +170,8 @@ def _check(name: str, data: bytes) -> SavedFile:
     signature, safe = _SIGNATURES.match(data), safe_name(name)
     if signature is None:
         raise ImageError(
-            f"{safe} is not an image. Allowed formats are JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF and HEIC. No file of"
-            " this request was saved. Send the other files again."
+            f"{safe} is not an image. Allowed formats are JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF and HEIC. None of the"
+            " files in this request were saved. Send them again without it."
         )
     if Path(safe).suffix.lower() not in SUFFIXES:
         safe = f"{safe}.{signature.lastgroup}"

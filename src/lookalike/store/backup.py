@@ -362,7 +362,9 @@ class _BackupRun:
         self._store_content(name, self._source / name, key)
         known = self._known.get(name)
         if known is not None and known.digest != self.entries[name].digest:
-            raise _damaged(f"{self._source / name} has changed since it was backed up, although it never should.")
+            raise _damaged(
+                f"{self._source / name} has changed since it was backed up, but such files must never change."
+            )
 
     def _reuse_known(self, name: str, key: str) -> bool:
         """Reuse the content in the previous backup without reading the collection; returns False if there is none."""
@@ -408,7 +410,7 @@ def _parse(file: Path, data: bytes) -> dict[str, Entry]:
         if bad := [
             name for name, entry in entries.items() if not _is_name(name) or not _DIGEST.fullmatch(entry.digest)
         ]:
-            raise ValueError(f"it lists {bad[0]!r:.80}")
+            raise ValueError(f"it has an invalid entry, {bad[0]!r:.80}")
         if missing := [name for name in DATABASES if name not in entries]:
             raise ValueError(f"it does not list {missing[0]}")
         return entries

@@ -33,7 +33,8 @@ def check_label(label: str, what: str = "A label") -> bytes:
     """Return a label as bytes to bind with `TEXT`. Raises InputError, which calls it `what`, if it is not valid."""
     if not isinstance(label, str) or not label.strip() or len(label) > MAX_LABEL or "\0" in label:
         raise InputError(
-            f"{what} must be text of 1 to {MAX_LABEL} characters, not only blanks, without NUL. Got {label!r:.80}."
+            f"{what} must be text of 1 to {MAX_LABEL} characters, not all of them whitespace, and without NUL. Got"
+            f" {label!r:.80}."
         )
     return check_text(label, what)
 
@@ -133,7 +134,7 @@ class ClassNames:
             if old == new:
                 raise InputError(f"The class is already named {new!r}.")
             if _exists(db, new):
-                raise InputError(f"There is already a class named {new!r}. To combine both: lookalike classes merge")
+                raise InputError(f"Class {new!r} already exists. To combine both: lookalike classes merge")
             in_tree = f"SELECT 1 FROM parents WHERE {TEXT} IN (child, parent)"
             if db.execute(in_tree, [before]).fetchone() and db.execute(in_tree, [after]).fetchone():
                 raise InputError(f"The hierarchy already contains both {new!r} and {old!r}. Choose another name.")
@@ -157,7 +158,9 @@ class ClassNames:
         with self._db.transaction() as db:
             self.check(*names)
             if into not in names and _exists(db, into):
-                raise InputError(f"There is already a class named {into!r}. Add it to the classes to merge.")
+                raise InputError(
+                    f"Class {into!r} already exists. Add it to the classes to merge, or choose another name."
+                )
             kept = (
                 f"SELECT item, author, max(at) FROM rejections WHERE label IN ({', '.join(TEXT for _ in labels)})"
                 " GROUP BY item HAVING count(*) = ?"
@@ -182,7 +185,7 @@ class ClassNames:
         with self._db.transaction() as db:
             self.check(name)
             if _exists(db, new):
-                raise InputError(f"There is already a class named {new!r}. Choose another name for the new class.")
+                raise InputError(f"Class {new!r} already exists. Choose another name for the new class.")
             found = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [before, wanted]).fetchone()[0])
             if found < len(given):
                 raise InputError(f"{len(given) - found} of the {len(given)} pictures are not in {name!r}.")

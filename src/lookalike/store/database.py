@@ -427,7 +427,7 @@ def _open(path: Path, mode: str, migrations: Sequence[str], *, new: bool = False
         if version < len(migrations):
             if mode == _ON_FULL_DISK:
                 raise FullError(
-                    f"No space left to migrate {path} from format {version}. Free disk space and open it again."
+                    f"No disk space left to migrate {path} from format {version}. Free disk space and open it again."
                 )
             if mode != "mode=rw":
                 raise FormatError(f"{path} has the old format {version}. Open it once with write permission.")
@@ -488,7 +488,7 @@ def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | No
         problem = "is not writable, because its disk was full or its folder was not writable when it was opened"
         return ReadOnlyError(f"{path} {problem}. Fix this and open it again.")
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StoreError(f"{path}: {error}.")
+        return StoreError(f"Cannot access {path}: {error}.")
     return None
 
 

@@ -88,7 +88,7 @@ def _load(path: Path, expected: bytes | None) -> tuple[dict[str, Any], dict[str,
     with file_errors(path):
         data = path.read_bytes()
     if expected is not None and blake2b(data, digest_size=DIGEST_BYTES).digest() != expected:
-        raise DamagedError(f"{path} does not match its digest.")
+        raise DamagedError(f"{path} is damaged: it does not match its digest.")
     try:
         arrays = _read(path, data)
     except (
@@ -119,7 +119,7 @@ def _read(file: Path, data: bytes) -> dict[str, NDArray[Any]]:
         if any(m.compress_type != zipfile.ZIP_STORED or m.flag_bits & 1 for m in members):
             raise FormatError(f"{file} was not written by Lookalike: it is compressed or encrypted.")
         if sum(member.file_size for member in members) > len(data):
-            raise DamagedError(f"{file} is damaged: it is smaller than it declares.")
+            raise DamagedError(f"{file} is damaged: it is smaller than its directory declares.")
         arrays = {}
         for member in members:
             if member.filename == "header.npy" and member.file_size <= MAX_HEADER:

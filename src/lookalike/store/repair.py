@@ -59,7 +59,8 @@ def repair_databases(
             if copy is None and not without_backup:
                 raise DamagedError(
                     f"{problem.split(' Run: ')[0]} To restore it from a backup: lookalike repair --from BACKUP. If you"
-                    f" have none, `lookalike repair --without-backup` replaces it by an empty {file.stem} and keeps the"
+                    f" have none, `lookalike repair --without-backup` replaces it with an empty {file.stem} and"
+                    " keeps the"
                     " damaged file."
                 )
             damaged = _rename_damaged(file)
@@ -96,7 +97,9 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
                 rest = "kept unchanged" if table in ACCEPTED else "removed"
                 words = [f"{many(restored, 'row')} restored from the backup"] if restored else []
                 words += [f"{many(len(rows) - restored, 'row')} {rest}"] if restored < len(rows) else []
-                done.append(f"{database.path.name}, {table}: {', '.join(words)}. Damaged values saved: {saved.name}")
+                done.append(
+                    f"{database.path.name}, {table}: {', '.join(words)}. The damaged values were saved to {saved.name}."
+                )
             db.execute("COMMIT")
         finally:
             roll_back(db)

@@ -114,7 +114,7 @@ class VectorStore:
     def create_space(self, name: str, chain: Sequence[str], base: str | None = None) -> None:
         """Create an empty space. `base` is the space from whose vectors its vectors are computed."""
         if name in self.spaces():
-            raise InputError(f"There is already a space named '{name}'. Choose another name.")
+            raise InputError(f"Space '{name}' already exists. Choose another name.")
         if base is not None:
             self._space(base)
         self._db.writing().execute(
@@ -155,7 +155,7 @@ class VectorStore:
         for block in self.blocks(pending.space):
             if len(block.live_rows(pending.ids)):
                 raise InputError(
-                    f"Space '{pending.space}' already has vectors of some of these ids. Remove them first."
+                    f"Space '{pending.space}' already has vectors for some of these ids. Remove them first."
                 )
         self._quarantine(self._unreadable)  # otherwise an item could have two rows if the file becomes readable again
         self._name(pending)
@@ -574,9 +574,9 @@ def _find_faults(row: ListedSegment, block: Block, dim: int) -> list[str]:
     if row.dim != dim:
         faults.append(f"has {row.dim} dimensions, but its space has {dim}")
     if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):
-        faults.append("has rows that are not finite")
+        faults.append("has vectors that are not finite")
     if block.n_dead != row.n_dead:
-        faults.append(f"has {block.n_dead} dead rows, but the catalogue has counted {row.n_dead}")
+        faults.append(f"has {block.n_dead} removed vectors, but the catalogue lists {row.n_dead}")
     return faults
 
 
@@ -586,8 +586,8 @@ def _find_wrong_ids(blocks: list[Block], items: Ids, space: str) -> list[str]:
     live = np.concatenate([np.empty(0, np.int64), *(block.live_ids() for block in blocks)])
     ids, counts = np.unique(live, return_counts=True)
     if (counts > 1).any():
-        faults.append(f"{np.count_nonzero(counts > 1)} items have two live rows in space '{space}'.")
+        faults.append(f"Space '{space}': items with two vectors: {np.count_nonzero(counts > 1)}.")
     unknown = np.setdiff1d(ids, items, assume_unique=True)
     if len(unknown):
-        faults.append(f"{len(unknown)} live rows of space '{space}' have no item.")
+        faults.append(f"Space '{space}': vectors without an item: {len(unknown)}.")
     return faults

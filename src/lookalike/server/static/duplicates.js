@@ -53,17 +53,17 @@ export async function show({ query }, signal) {
   );
 }
 
-/** The pictures marked for removal, and the bar with the button that removes them. */
+/** The pictures selected for removal, and the bar with the button that removes them. */
 class Marked {
   constructor(signal) {
     this.ids = new Set();
-    this.groups = []; // the ids of each, and the warning shown when all of them are marked
+    this.groups = []; // the ids of each, and the warning shown when all of them are selected
     this.summary = h("p", {});
     this.act = h("div", { class: "actions" }, button("no", "Remove from the collection", () => this.#ask(signal)));
     this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
   }
 
-  /** The warning of a group, shown while all of its pictures are marked. */
+  /** The warning of a group, shown while all of its pictures are selected. */
   watch(ids) {
     const warning = h("p", { class: "trouble", role: "alert" });
     this.groups.push({ ids, warning });
@@ -75,10 +75,10 @@ class Marked {
     else this.ids.delete(id);
     for (const { ids, warning } of this.groups) {
       const all = ids.length === 2 ? "Both" : `All ${ids.length}`;
-      warning.textContent = this.#allMarked(ids) ? `${all} are marked: no copy would remain in the collection.` : "";
+      warning.textContent = this.#allMarked(ids) ? `${all} are selected: no copy would remain in the collection.` : "";
     }
     this.element.hidden = !this.ids.size;
-    this.summary.textContent = `${many(this.ids.size, "picture")} marked. ${this.#lost()}`;
+    this.summary.textContent = `${many(this.ids.size, "picture")} selected. ${this.#lost()}`;
   }
 
   #allMarked(ids) {
@@ -87,7 +87,7 @@ class Marked {
 
   #lost() {
     const n = this.groups.filter(({ ids }) => this.#allMarked(ids)).length;
-    return n ? `${many(n, "group")} would have no copy left. ` : "";
+    return n ? `${many(n, "group")} would have no copies left. ` : "";
   }
 
   #ask(signal) {
@@ -116,7 +116,7 @@ function sizeComparison(item, { tier, items, keep }) {
   return item.bytes < best.bytes ? "Same size, smaller file" : "Same size";
 }
 
-/** A picture with its size. In a group of several, also the comparison and, for managers, a checkbox to mark it. */
+/** A picture with its size. In a group of several, also the comparison and, for managers, a checkbox to select it. */
 function tile(item, group, marked) {
   const size = [`${item.width} × ${item.height}`, bytes(item.bytes)];
   const several = group.items.length > 1;
@@ -126,7 +126,7 @@ function tile(item, group, marked) {
     may("manage") &&
     h("input", {
       type: "checkbox",
-      "aria-label": `Mark ${title(item)}`,
+      "aria-label": `Select ${title(item)}`,
       value: item.id,
       onchange: () => {
         marked.turn(item.id, box.checked);
@@ -143,14 +143,14 @@ function tile(item, group, marked) {
       about && h("b", {}, about),
       size.map((words) => h("span", {}, words)),
     ),
-    box && h("label", { class: "tick" }, box, h("span", {}, "Mark")),
+    box && h("label", { class: "tick" }, box, h("span", {}, "Select")),
   );
   return place;
 }
 
-/** A button that marks all pictures except the one to keep. */
+/** A button that selects all pictures except the one to keep. */
 function suggestion(keep, row) {
-  return button("duplicates", "Mark all but the largest", () => {
+  return button("duplicates", "Select all but the largest", () => {
     for (const box of row.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
   });
 }
@@ -165,7 +165,7 @@ function card(group, marked, signal) {
     );
     if (!done) return;
     note("Marked as not duplicates.");
-    for (const { id } of group.items) marked.turn(id, false); // hidden pictures must not stay marked
+    for (const { id } of group.items) marked.turn(id, false); // hidden pictures must not stay selected
     place.remove();
   };
   const paths = [...new Set(group.items.flatMap((item) => item.paths ?? [item.path]))];
