@@ -120,7 +120,8 @@ PAPER: dict[str, dict[str, tuple[float, ...]]] = {
 }
 """Tables 5 and 4, in per cent, by bits; euclidean is in the text next to them."""
 UNLIKE = {
-    "cifar10-fisher": "the paper uses 50,000 pictures and Fisher vectors of 16,384 dimensions, while we use 10,000 and 4,096",
+    "cifar10-fisher": "the paper uses 50,000 pictures and Fisher vectors of 16,384 dimensions,"
+    " while we use 10,000 and 4,096",
     "cifar10-deep": "the paper's network was trained on CIFAR-10 and ours was not, and we have a fifth of its pictures",
 }
 SECONDS_PER_BIT = {

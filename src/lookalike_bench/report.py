@@ -499,8 +499,8 @@ def summary(records: Sequence[Record]) -> str:
     counts = ", ".join(f"{kinds[kind]} {kind or NO_PAPER}" for kind in MARKS)
     found = orders(records)
     return (
-        f"{kinds.total()} cells: {counts}. Of the {found.total()} orders of methods reported in the papers, {found['holds']} hold,"
-        f" {found['within intervals']} are reversed within the intervals and {found['does not hold']} do not hold."
+        f"{kinds.total()} cells: {counts}. Of the {found.total()} orders of methods reported in the papers,"
+        f" {found['holds']} hold, {found['within intervals']} are reversed within the intervals and {found['does not hold']} do not hold."
         f" {len(NOT_RUN)} parts of the papers' tables were not run."
     )
 

@@ -110,8 +110,8 @@ def label(
 ) -> int:
     """Import labels from a CSV file or a folder of class folders.
 
-    A CSV file has a header with path,label or id,label. A folder has one subfolder per class. Paths and ids that are not
-    in the collection are listed; the exit code is then 1.
+    A CSV file has a header with path,label or id,label. A folder has one subfolder per class. Paths and ids that are
+    not in the collection are listed; the exit code is then 1.
 
     \b
     Examples:
