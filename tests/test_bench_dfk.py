@@ -71,7 +71,7 @@ def test_every_row_separates_easy_classes(row):
     assert cell.value > 0.8  # chance is 0.4
     assert cell.low <= cell.value <= cell.high
     assert cell.scored == 2 * 18 * 17
-    assert cell.measure == "mAP of 20"
+    assert cell.measure == "mAP@20"
     assert cell.paper == dfk.PAPER["corel1k"].get(row)
     words = fill(row, "corel5k-words")
     assert words.value > 0.6  # chance is 0.4

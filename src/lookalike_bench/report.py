@@ -116,7 +116,7 @@ MEASURES = {
     "P@1": "share of queries whose first result, the query excluded, shows the same object",
     "bytes per item": "memory per item",
     "mAP": "mean average precision of the whole ranking",
-    "mAP of 20": "mean average precision of the first 20 results",
+    "mAP@20": "mean average precision of the first 20 results",
     "mAP@500": "mean average precision of the first 500 results",
     "marks": "marks that a user gives until the precision reaches 80 %",
     "ms": "milliseconds; in `scaling`, of CPU time",
@@ -179,8 +179,8 @@ NOT_RUN = (
         "slem", "Table 1, Oxford5k and Oxford105k; AlexNet and NetVLAD", "we have neither the datasets nor the networks"
     ),
     NotRun("slem", "Table 2", "state of the art on Holidays and Oxford5k, which we do not have"),
-    NotRun("slem", "Fig. 1 and 3, pools of up to 60,000 negatives", "our datasets have 1,000 of the same kind"),
-    NotRun("feedback", "Fig. 6 and 7, ALOI", "we do not have its 110,250 pictures"),
+    NotRun("slem", "Figs. 1 and 3, pools of up to 60,000 negatives", "our datasets have 1,000 of the same kind"),
+    NotRun("feedback", "Figs. 6 and 7, ALOI", "we do not have its 110,250 pictures"),
     NotRun("ncm", "Table 3, learned metrics with 1,024 and all dimensions", _LONG),
     NotRun("ncm", "Tables 3 and 5, features with 64K dimensions", _LONG),
     NotRun("ncm", "Table 6", "we do not have ImageNet-10K"),
@@ -192,7 +192,7 @@ NOT_RUN = (
     NotRun(
         "hashing", "Fig. 5, precision along the ranking", "a plot without numbers; ours: `…-precision-N`, on request"
     ),
-    NotRun("dfk", "Table 1, eight of ten classes", "eight of our ten Corel classes differ"),
+    NotRun("dfk", "Table 1, eight of ten classes", "eight of our ten Corel classes differ from the paper's"),
     NotRun("dfk", "Table 3, Caltech101", _NO_SET),
     NotRun("dfk", "Table 4, NNMF", "we have neither NNMF nor MIRFlickr; `corel5k-words` replaces MIRFlickr"),
 )
@@ -500,7 +500,8 @@ def summary(records: Sequence[Record]) -> str:
     found = orders(records)
     return (
         f"{kinds.total()} cells: {counts}. Of the {found.total()} orders of methods reported in the papers,"
-        f" {found['holds']} hold, {found['within intervals']} are reversed within the intervals and {found['does not hold']} do not hold."
+        f" {found['holds']} hold, {found['within intervals']} are reversed within the intervals and"
+        f" {found['does not hold']} do not hold."
         f" {len(NOT_RUN)} parts of the papers' tables were not run."
     )
 
@@ -585,7 +586,9 @@ def _origin(records: Sequence[Record]) -> str:
     whens = sorted(one.when[:10] for one in records)
     commits, machines = sorted({one.commit for one in records}), sorted({one.machine for one in records})
     days = whens[0] if whens[0] == whens[-1] else f"{whens[0]} to {whens[-1]}"
-    return f"{days}; code {', '.join(commits)}; on {'; '.join(machines)}. Each value is followed by its 95 % interval."
+    return (
+        f"{days}; commit {', '.join(commits)}; on {'; '.join(machines)}. Each value is followed by its 95 % interval."
+    )
 
 
 def _html_summary(records: Sequence[Record]) -> str:

@@ -26,7 +26,7 @@ from lookalike_bench.tables import Cell
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")
 """Packages whose versions can change results."""
 
-RENAMED = {"× as fast": "speed-up", "× as good": "quality ratio"}
+RENAMED = {"× as fast": "speed-up", "× as good": "quality ratio", "mAP of 20": "mAP@20"}
 """Names of measures in older files, and their current names."""
 
 

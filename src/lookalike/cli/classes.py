@@ -411,7 +411,8 @@ def classify(
     """Classify pictures, with a probability and the runner-up, or “none of these”.
 
     Pictures need not be in the collection, and nothing about them is stored. With --all, predictions are stored
-    separately from labels: classes show lists them; classes confirm and classes reject confirm or reject them.
+    separately from labels: `classes show` lists them; `classes confirm` and `classes reject` confirm or
+    reject them.
 
     \b
     Examples:

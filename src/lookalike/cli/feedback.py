@@ -104,7 +104,7 @@ def feedback(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Find the pictures you mean by answering yes, no or skip.
+    """Answer yes, no or skip to find the pictures you mean.
 
     Each round lists the best pictures so far and asks about the most informative ones, one key per picture. q or
     Ctrl-C quits; --resume continues. If input comes from a pipe, each letter is a key (yynu); lines with a word, such

@@ -60,10 +60,10 @@ def fit(
     Run it after the collection has grown a lot.
 
     With --features, spaces with a learned feature (vlad, fisher) are empty until all features are extracted again. If
-    the command is interrupted, lookalike refresh continues.
+    the command is interrupted, lookalike refresh completes the work.
 
     With --calibrate, lam and gamma of the last transform are chosen from a grid. The best values are those for which a
-    search with an altered picture finds the original or, with --labels, pictures with the same label.
+    search with an altered picture most often finds the original or, with --labels, pictures with the same label.
 
     ncmml, lmnn, fda, tsvm and similar methods are fitted on the pictures that have exactly one label.
 

@@ -92,7 +92,8 @@ def backup(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Create or update a backup of the collection. Other processes can write to it at the same time.
+    """Create or update a backup of the collection. Other processes can write to the
+    collection at the same time.
 
     Only files that have changed since the last backup are copied. Every file of the backup is read back and compared
     with its checksum. If the command is interrupted, the previous backup remains complete. The original pictures are

@@ -51,7 +51,7 @@ def plan(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Choose an index that fits into memory, and predict its cost.
+    """Choose an index that fits in memory, and predict its cost.
 
     The exit code is 1 if nothing fits.
 

@@ -30,7 +30,9 @@ def search(
     space: Space = None,
     effort: Annotated[
         str | None,
-        typer.Option("--effort", help="exact, balanced, fast or a number. Higher effort finds more but takes longer."),
+        typer.Option(
+            "--effort", help="exact, balanced, fast or a number. Higher effort is more accurate but takes longer."
+        ),
     ] = None,
     box: Annotated[
         str | None,

@@ -28,7 +28,8 @@ Person = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token's
 def serve(
     where: Where,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; clients on other machines need a token.")
+        str,
+        typer.Option("--host", help="Address to listen on; if other machines can connect, every client needs a token."),
     ] = ("127.0.0.1"),
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")

@@ -6,7 +6,7 @@ const ALL = [
   [
     "Everywhere",
     [
-      ["/", "go to the search box"],
+      ["/", "go to the filter box"],
       ["?", "show this list"],
       ["Esc", "close; go back from a single picture"],
     ],
