@@ -27,12 +27,12 @@ REFUSED = {
     r"\b(?:whoever|nobody|somebody|everybody|anybody)\b": "name the user, client, thread or process",
     r"(?:^|[.;:,] )[Ww]ho (?!is\b|are\b)\w+s\b": "name the user, client, thread or process",
     r"\bwish(?:es|ed)?\b": "write: target, option, request",
-    rf"\b\d[\d,.]*(?: \w+)? an? (?:{UNITS})\b": "write: per",
+    rf"\b\d[\d,]*(?:\.\d+)?(?: \w+)? an? (?:{UNITS})\b": "write: per",
     rf"\b(?:bytes?|bits|[kMG]B|ms|seconds|times|milliseconds|microseconds) an? (?:{UNITS})\b": "write: per",
     rf"\b(?:an?|one) (?:line|file|row|key|vector|picture|number|bit|panel|click) an? (?:{UNITS})\b": "write: per",
     r"\b(?:when|which|what) to take\b|\btake (?:it|this|them|one|which) (?:for|where|when|if)\b": "write: use",
     r"\b(?:is|are|was|were|be) there(?=[.,;:)\]]|$| (?:already|yet|alone|for)\b)": "write: exists, is available",
-    r"\b(?:those|ones|all|what|as|than|memory|labels|pictures) there (?:is|are|were)\b": "write: existing, available",
+    r"\b(?:those|ones|all|what|as|memory|labels|pictures) there (?:is|are|were)\b": "write: existing, available",
     r"\b(?:says?|said|saying) (?:so|which|what|how|who|where|whether|why)\b": "write: show, list, report",
     r"\b(?:is|are|was|were|be) (?:also |only |not )?said\b": "write: reported, shown, specified",
     r"(?<!\bthere )\b(?:is|are) no (?!longer|more|less|better|worse|different|need|way|other|such)": "write: not a",
@@ -75,6 +75,7 @@ GOOD = (
     "A user who is logged in takes a token from the file.",
     "It is no longer in the collection.",
     "Sort the pictures a second time.",
+    "The exit code is 2. If a cell fails, there are fewer results than there are cells.",
 )
 
 
