@@ -36,7 +36,7 @@ def namespace(*arrays: Array) -> Any:
 
 
 def check_rows(X: Array, *, dim: int | None = None, name: str = "X") -> Array:
-    """Return `X` as a float matrix (n, d) of its own namespace, integers as float32; InputError if it is not finite."""
+    """Return `X` as a float matrix (n, d) (integers as float32); raise InputError if it is not finite."""
     xp = namespace(X)
     if not array_api_compat.is_array_api_obj(X):
         try:

@@ -35,13 +35,13 @@ Make: TypeAlias = Callable[[], Any]
 
 
 def check_spec_round_trip(make: Make) -> None:
-    """The spec of a component creates an equal component."""
+    """Check that the spec of a component creates an equal component."""
     part = make()
     assert spec_of(create(kind_of(part)[0], spec_of(part))) == spec_of(part)
 
 
 def check_feature_shape(make: Make) -> None:
-    """Vectors are (n, dim) float32 and finite, also for n = 0."""
+    """Check that vectors are (n, dim) float32 and finite, also for n = 0."""
     feature = _fit_feature(make())
     assert isinstance(feature, Feature)
     X = feature.extract(_pictures())
@@ -52,7 +52,7 @@ def check_feature_shape(make: Make) -> None:
 
 
 def check_feature_repeats(make: Make) -> None:
-    """The same pictures give the same bytes; a batch gives the same result as single pictures."""
+    """Check that the same pictures give the same bytes; a batch gives the same result as single pictures."""
     feature, pictures = _fit_feature(make()), _pictures()
     X = feature.extract(pictures)
     assert X.tobytes() == _fit_feature(make()).extract(pictures).tobytes()
@@ -60,7 +60,7 @@ def check_feature_repeats(make: Make) -> None:
 
 
 def check_feature_extremes(make: Make) -> None:
-    """One pixel, one colour and thin strips give finite vectors of the right size."""
+    """Check that one pixel, one colour and thin strips give finite vectors of the right size."""
     extremes = _extremes()
     feature = _fit_feature(make())
     X = feature.extract(extremes)
@@ -69,13 +69,13 @@ def check_feature_extremes(make: Make) -> None:
 
 
 def check_feature_distinguishes_pictures(make: Make) -> None:
-    """Different pictures get different vectors."""
+    """Check that different pictures get different vectors."""
     X = _fit_feature(make()).extract(_pictures())
     assert len(np.unique(X, axis=0)) == len(X)
 
 
 def check_feature_regions(make: Make) -> None:
-    """A box around the whole picture gives the vector of the picture; invalid boxes raise InputError."""
+    """Check that a box around the whole picture gives the vector of the picture; invalid boxes raise InputError."""
     feature, (picture, *_) = _fit_feature(make()), _pictures()
     X = feature.regions(picture, [(0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.5, 1.0), (0.99, 0.99, 1.0, 1.0)])
     assert X.shape == (3, feature.dim)
@@ -87,7 +87,7 @@ def check_feature_regions(make: Make) -> None:
 
 
 def check_feature_saves(make: Make) -> None:
-    """Spec and learned arrays restore a fitted feature; a feature that learns cannot extract before `fit`."""
+    """Check that spec and learned arrays restore a fitted feature; one that learns cannot extract before `fit`."""
     feature = _fit_feature(make())
     again = restore("feature", spec_of(feature), state_of(feature))
     assert again.extract(_pictures()).tobytes() == feature.extract(_pictures()).tobytes()
@@ -98,7 +98,7 @@ def check_feature_saves(make: Make) -> None:
 
 
 def check_local_shape(make: Make) -> None:
-    """Each picture has at least one descriptor, (m, dim) float32 and finite, with its place in the picture."""
+    """Check that each picture has at least one descriptor, (m, dim) float32 and finite, with its position."""
     local = make()
     assert isinstance(local, Local)
     pictures = [*_pictures(), *_extremes()]
@@ -115,7 +115,7 @@ def check_local_shape(make: Make) -> None:
 
 
 def check_local_repeats(make: Make) -> None:
-    """The same pictures give the same bytes; a batch gives the same result as single pictures."""
+    """Check that the same pictures give the same bytes; a batch gives the same result as single pictures."""
     local, again = make(), make()
     prepared = [local.prepare(picture) for picture in _pictures()]
     for (X, places), picture in zip(local.describe(prepared), _pictures(), strict=True):
@@ -127,7 +127,7 @@ def check_local_repeats(make: Make) -> None:
 
 
 def check_transform_shape(make: Make) -> None:
-    """`fit` returns the transform; output rows are float32, also for zero rows and one row."""
+    """Check that `fit` returns the transform; output rows are float32, also for no rows or one row."""
     transform, X = make(), _rows()
     assert isinstance(transform, Transform)
     assert _fit(transform, X) is transform
@@ -140,13 +140,13 @@ def check_transform_shape(make: Make) -> None:
 
 
 def check_transform_repeats(make: Make) -> None:
-    """The same data gives the same bytes."""
+    """Check that the same data gives the same bytes."""
     X = _rows()
     assert _fit(make(), X).transform(X).tobytes() == _fit(make(), X).transform(X).tobytes()
 
 
 def check_transform_saves(make: Make) -> None:
-    """Spec and learned arrays restore a fitted transform."""
+    """Check that spec and learned arrays restore a fitted transform."""
     X = _rows()
     transform = _fit(make(), X)
     again = restore("transform", spec_of(transform), state_of(transform))
@@ -154,7 +154,7 @@ def check_transform_saves(make: Make) -> None:
 
 
 def check_transform_errors(make: Make) -> None:
-    """NaN, `transform` before `fit` and missing labels raise errors."""
+    """Check that NaN, `transform` before `fit` and missing labels raise errors."""
     X, bad = _rows(), _rows_with_nan()
     transform = _fit(make(), X)
     _must_raise((ValueError,), _fit, transform, bad)
@@ -166,13 +166,13 @@ def check_transform_errors(make: Make) -> None:
 
 
 def check_transform_degenerate(make: Make) -> None:
-    """Zero rows, equal rows and constant columns give finite numbers."""
+    """Check that zero rows, equal rows and constant columns give finite numbers."""
     X = _degenerate_rows()
     assert np.isfinite(_fit(make(), X).transform(X)).all()
 
 
 def check_coder_shape(make: Make) -> None:
-    """`fit` returns the coder; codes are (n, bits / 8) uint8, also for zero rows, and independent of the batch."""
+    """Check that `fit` returns the coder; codes are (n, bits / 8) uint8, also for no rows, independent of the batch."""
     coder, X = make(), _rows()
     assert isinstance(coder, Coder)
     assert _fit(coder, X) is coder
@@ -185,7 +185,7 @@ def check_coder_shape(make: Make) -> None:
 
 
 def check_coder_repeats(make: Make) -> None:
-    """The same data gives the same bytes, also in a clone and as float64."""
+    """Check that the same data gives the same bytes, also in a clone and as float64."""
     X = _rows()
     codes = _fit(make(), X).encode(X)
     assert codes.tobytes() == _fit(make(), X).encode(X).tobytes()
@@ -193,7 +193,7 @@ def check_coder_repeats(make: Make) -> None:
 
 
 def check_coder_saves(make: Make) -> None:
-    """Spec and learned arrays, without objects, restore a fitted coder."""
+    """Check that spec and learned arrays, without objects, restore a fitted coder."""
     X = _rows()
     coder = _fit(make(), X)
     state = state_of(coder)
@@ -204,7 +204,7 @@ def check_coder_saves(make: Make) -> None:
 
 
 def check_coder_query(make: Make) -> None:
-    """`query` scores codes; at least half of the rows are among the nearest tenth of their own query."""
+    """Check that `query` scores codes; at least half of the rows are among the nearest tenth of their own query."""
     X = _rows()
     coder = _fit(make(), X)
     scores = _self_scores(coder, X)
@@ -215,7 +215,7 @@ def check_coder_query(make: Make) -> None:
 
 
 def check_coder_errors(make: Make) -> None:
-    """Bits that are not whole bytes, NaN, a wrong dimension, `encode` before `fit` and missing labels raise errors."""
+    """Check that partial bytes, NaN, a wrong dimension, `encode` before `fit` and missing labels raise errors."""
     X, bad = _rows(), _rows_with_nan()
     coder = _fit(make(), X)
     _must_raise((ValueError,), _fit, make(), bad)
@@ -229,7 +229,7 @@ def check_coder_errors(make: Make) -> None:
 
 
 def check_coder_degenerate(make: Make) -> None:
-    """Zero rows, equal rows and few columns give codes or an InputError; equal rows have equal codes."""
+    """Check that zero rows, equal rows and few columns give codes or an InputError; equal rows have equal codes."""
     X = _degenerate_rows()
     codes = _fit(make(), X).encode(X)
     assert len(np.unique(codes[:5], axis=0)) == len(np.unique(codes[5:11], axis=0)) == 1
@@ -242,7 +242,7 @@ def check_coder_degenerate(make: Make) -> None:
 
 
 def check_index_is_exact(make: Make) -> None:
-    """With effort="exact", an index returns the same hits as a plain scan."""
+    """Check that with effort="exact", an index returns the same hits as a plain scan."""
     index = make()
     assert isinstance(index, Index)
     ids, X, ask = _index_data(index)
@@ -259,7 +259,7 @@ def check_index_is_exact(make: Make) -> None:
 
 
 def check_index_edges(make: Make) -> None:
-    """An empty index, k > n, k < 1, a wrong dimension, NaN and duplicate ids are handled."""
+    """Check that an empty index, k > n, k < 1, a wrong dimension, NaN and duplicate ids are handled."""
     ids, X, ask = _index_data(make())
     empty = make().search(ask(X[:2]), 3)
     assert empty.ids.tolist() == [[-1] * 3] * 2
@@ -277,7 +277,7 @@ def check_index_edges(make: Make) -> None:
 
 
 def check_index_filters(make: Make) -> None:
-    """`among`, `exclude` and removal apply during the search: it returns k hits if k are left."""
+    """Check that `among`, `exclude` and removal apply during the search: it returns k hits if k are left."""
     index = make()
     ids, X, ask = _index_data(index)
     index.add(ids, X)
@@ -292,7 +292,7 @@ def check_index_filters(make: Make) -> None:
 
 
 def check_index_ties(make: Make) -> None:
-    """Equal scores are ordered by id."""
+    """Check that equal scores are ordered by id."""
     index = make()
     _, X, ask = _index_data(index)
     index.add(np.array([5, 3, 9, 1], np.int64), np.ones((4, 8), X.dtype))

@@ -1,7 +1,7 @@
 """Kernels by name. A kernel K(x, y) is the inner product of two vectors in some feature space.
 
 X (n, d) and Y (m, d) are NumPy arrays or torch tensors; results have the precision of X. The kernels are Eq. 17 and 18,
-slem, and those of a distance, with the L1 or L2 norm, §4, fsm-tree.
+slem (Rezende et al.), and the distance-based ones of fsm-tree, §4 (Crucianu et al.), with the L1 or L2 norm.
 """
 
 from collections.abc import Callable, Collection

@@ -115,7 +115,7 @@ def check_sheet(target: str | Path) -> Path:
 
 
 def check_place(target: str | Path) -> Path:
-    """Return the path of an output file. Raises InputError if it cannot be written. Call it before long work."""
+    """Return the path of an output file. Raises InputError if it cannot be written. Call it before long tasks."""
     path = Path(target)
     folder = path.absolute().parent
     if not os.path.isdir(folder):

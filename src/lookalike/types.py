@@ -102,7 +102,7 @@ def crop(image: Pixels, box: Box) -> Pixels:
 
 
 def check_box(box: Box) -> Box:
-    """Return the box as floats; InputError if it is not a valid box."""
+    """Return the box as floats; raise InputError if it is not a valid box."""
     try:
         left, top, right, bottom = map(float, box)
     except (TypeError, ValueError):
@@ -133,7 +133,7 @@ class Patches(NamedTuple):
 
 @runtime_checkable
 class Feature(Protocol):
-    """Computes one vector per picture. The constructor is fast: weights are loaded by the first `describe`."""
+    """A component that computes one vector per picture. Fast to create: the first `describe` loads the weights."""
 
     side: int
     """Minimum length of the shorter side, in pixels: readers may decode pictures at this size or larger."""
@@ -199,7 +199,7 @@ def needs_fit(feature: Feature | type[Feature]) -> bool:
 
 @runtime_checkable
 class Local(Protocol):
-    """Computes a set of local descriptors per picture, the input of vocabularies."""
+    """A component that computes a set of local descriptors per picture, the input of vocabularies."""
 
     side: int
     by_picture: bool = False
@@ -221,7 +221,7 @@ class Local(Protocol):
 
 @runtime_checkable
 class Transform(Protocol):
-    """Maps (n, d) to (n, D): encoders and learned metrics. A scikit-learn transformer."""
+    """A map from (n, d) to (n, D): an encoder or a learned metric. A scikit-learn transformer."""
 
     def fit(self, X: Array, y: Array | None = None) -> Self:
         """Learn from rows X (n, d), and from their labels if the transform uses them."""
@@ -239,7 +239,7 @@ def needs_labels(part: "Transform | Coder | Feature | type[Transform] | type[Cod
 
 @runtime_checkable
 class Coder(Protocol):
-    """Maps (n, d) to (n, bits / 8) uint8."""
+    """A map from vectors (n, d) to packed codes (n, bits / 8) uint8."""
 
     bits: int
 
@@ -258,7 +258,7 @@ class Coder(Protocol):
 
 @runtime_checkable
 class Query(Protocol):
-    """Scores vectors. An index can have a faster search for some classes of queries."""
+    """An object that scores vectors. An index can have a faster search for some classes of queries."""
 
     def score(self, X: Vectors) -> Vectors:
         """Return the scores of rows X (m, d), (q, m); smaller is better."""
@@ -322,5 +322,5 @@ class Searchable(Protocol):
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """As in `Index`."""
+        """Search as `Index.search` does."""
         ...

@@ -209,7 +209,7 @@ class LabelIndex:
         return found
 
     def codes(self, y: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the class number of each of these labels, (m,); InputError if there is no such class."""
+        """Return the class number of each of these labels, (m,); raise InputError if there is no such class."""
         codes = self.find(y)
         if (codes < 0).any():
             raise self._unknown(y[codes < 0][0].item())
@@ -272,7 +272,7 @@ def one_label(label: Any) -> NDArray[Any]:
 
 
 def join_labels(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Concatenate both arrays; InputError if one contains strings and the other numbers."""
+    """Concatenate both arrays; raise InputError if one contains strings and the other numbers."""
     if len(known) and len(new) and (known.dtype.kind == "U") != (new.dtype.kind == "U"):
         raise InputError(f"Labels must be all strings or all numbers. Got {new[0].item()!r} and {known[0].item()!r}.")
     return np.concatenate([known, new]) if len(known) else new.copy()

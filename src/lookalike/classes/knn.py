@@ -33,7 +33,7 @@ TIE_BREAK = 1e-9
 
 
 class KnnClassifier(ClassifierMixin, BaseEstimator):
-    """Predicts the most frequent label among the k nearest rows, by Euclidean distance. Library only.
+    """Classifier by the most frequent label among the k nearest rows, by Euclidean distance. Library only.
 
     If labels have equal votes, the one with the nearest row wins; rows at the same distance are ordered by id. If there
     are fewer than k rows, all of them vote. Adding a row adds it to the index; nothing is trained.

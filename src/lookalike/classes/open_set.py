@@ -32,7 +32,7 @@ HELD_ROWS, HELD_SCORES = 20_000, 2**22
 """Maximum number of images, and of their scores, used for that."""
 
 HeldOut: TypeAlias = Callable[[], tuple[Scores, NDArray[Any]]]
-"""Returns the current scores (m, C) and squared distances to the nearest class (m,) of held-out rows."""
+"""Function that returns the current scores (m, C) and squared distances to the nearest class (m,) of held-out rows."""
 
 
 class OpenSet(ClassifierMixin, BaseEstimator):

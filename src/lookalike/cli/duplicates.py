@@ -124,7 +124,7 @@ def _print_group(group: "Group", items: "dict[int, Item]") -> None:
 
 
 def _item(collection: "Collection", image: str) -> int:
-    """Return the item with this id or path; InputError if there is none."""
+    """Return the item with this id or path; raise InputError if there is none."""
     found = collection.find(image)
     if found is None:
         raise InputError(

@@ -372,7 +372,7 @@ class Dialogue:
 
 
 class Keys:
-    """Reads one key at a time: key presses on a terminal, otherwise the letters of each line."""
+    """Reader of single keys: key presses on a terminal, otherwise the letters of each line."""
 
     def __init__(self) -> None:
         self._pending: list[str] = []  # unread letters of a line from a pipe

@@ -151,7 +151,7 @@ def map_(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Arrange pictures on a map, similar ones close together.
+    """Arrange pictures on a map, with similar ones close together.
 
     This takes up to half a minute. The map is cached until pictures are added or removed.
 

@@ -8,7 +8,7 @@ Coders without labels:
 
 hyperplanes   Lsh, PcaRR, Itq: sides of hyperplanes
 waves         Spectral, Sklsh: signs of cosine waves
-spherical     Spherical: insides of balls
+spherical     Spherical: bits that tell whether a row is inside a ball
 pq            Pq: product quantisation, one byte per part of a row
 
 Coders that learn from labels:
@@ -17,7 +17,7 @@ tsvmh         Tsvmh, TsvmPlanes: hyperplanes between groups of classes, at the n
 robust_tsvm   RobustTsvm: the SVM that finds these hyperplanes, also from unlabelled rows
 fasthash      FastHash: boosted trees
 sdh           Sdh: supervised discrete hashing
-labels        reading of labels
+labels        convert labels to class numbers
 """
 
 import lazy_loader

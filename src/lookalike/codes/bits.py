@@ -74,7 +74,7 @@ def hamming(A: Codes, B: Codes) -> NDArray[np.int32]:
 def weighted_hamming(A: Codes, B: Codes, weights: ArrayLike) -> Vectors:
     """Sums of the weights of the bits in which rows differ, (q, n) float32; weights are (bits,) or (q, bits).
 
-    With a query's margins |w·x + b| as weights, certain bits count more.
+    With a query's margins |w·x + b| as weights, bits with a large margin count more.
 
     >>> weighted_hamming(np.array([[129]], np.uint8), np.array([[1]], np.uint8), [9, 1, 1, 1, 1, 1, 1, 1])
     array([[9.]], dtype=float32)

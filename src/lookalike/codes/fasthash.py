@@ -43,7 +43,7 @@ RIDGE = 1.0
 class FastHash(BitCoder):
     """FastHash: choose the bits that labelled rows should have, then fit trees that predict these bits for any row.
 
-    Bits are learned one after the other. Step 1 divides the classes in two groups that separate the pairs of classes
+    Bits are learned one after the other. Step 1 divides the classes into two groups that separate the pairs of classes
     that earlier bits separated least. This is the paper's block search with a class as a block, because all rows of a
     class should have the same bit. Step 2 fits boosted trees to the division. Bits do not depend on later bits, so
     codes are nested: the first 64 of 256 bits are the 64-bit code. Unlabelled rows are ignored.

@@ -104,7 +104,7 @@ class Itq(UnsupervisedCoder):
     ----------
     bits : length of the codes, a multiple of 8.
     random_state : seed of the initial rotation and of the sample of at most 100,000 rows to learn from.
-    iterations : of the alternation between signs and rotation.
+    iterations : number of alternations between signs and rotation.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ def read_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def sharing(combinations: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the label combinations (C, L) have a label in common, (C, C)."""
+    """Return which label combinations (C, L) have a label in common, (C, C)."""
     numbers = combinations.astype(np.int64)
     return np.asarray(numbers @ numbers.T > 0)
 

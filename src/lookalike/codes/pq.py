@@ -1,4 +1,4 @@
-"""Product quantisation: each part of a row is replaced by the number of the nearest of 256 centroids, one byte.
+"""Product quantisation: each part of a row is replaced by the index of the nearest of 256 centroids, one byte.
 
 `query` compares codes with an unquantised vector (asymmetric distance). Jégou, Douze & Schmid, "Product
 quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. faiss computes the centroids.
@@ -71,7 +71,7 @@ class Pq(BaseEstimator):
         return self
 
     def encode(self, X: Array) -> Codes:
-        """Codes (n, bits / 8) uint8 of rows X (n, d): the number of the nearest centroid of each part."""
+        """Codes (n, bits / 8) uint8 of rows X (n, d): the index of the nearest centroid of each part."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         parts, _, width = self.centroids_.shape

@@ -40,7 +40,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 
 class RobustTsvm(ClassifierMixin, BaseEstimator):
-    """min ½‖w‖² + C Σ R(y f(x)) + C* Σ (R(f(x)) + R(−f(x))) with f(x) = wᵀx + b, R the ramp min(1 − s, max(0, 1 − t)).
+    """Robust TSVM: min ½‖w‖² + C Σ R(yf) + C* Σ (R(f) + R(−f)), f(x) = wᵀx + b, R(t) = min(1 − s, max(0, 1 − t)).
 
     The second sum is over unlabelled rows: each enters twice, as +1 and as −1. A constraint holds the mean score of the
     unlabelled rows at the mean of the labels, so that they do not all end up on one side. Without unlabelled rows,
@@ -297,7 +297,7 @@ def gradient_steps(X: Any, terms: Any, order: Any, w: Any, b: float, balance: An
 
     terms: row (N,), sign, weight and β of each. balance: mean (d,), its products with the rows (n,) and a level: each
     step ends with a projection onto meanᵀw + b = level, unless the level is NaN. t: step sizes are 1/t, 1/(t + 1), …
-    of the gradient of the whole sum. Overwrites w with the last plane and mean_w with the mean; returns b and its mean.
+    of the gradient of the whole sum. Overwrites w with the last plane and mean_w with the mean. Returns b and its mean.
 
     w is represented as scale · v + along · mean, so that shrinking and projecting do not touch all d elements.
     """

@@ -29,7 +29,7 @@ RIDGE = 1e-4
 
 
 class Sdh(BitCoder):
-    """min ‖Y − BW‖² + λ‖W‖² + ν‖B − φ(X)P‖² over codes B of ±1, with φ(x) = exp(−‖x − a‖²/σ²) for anchors a.
+    """SDH: min ‖Y − BW‖² + λ‖W‖² + ν‖B − φ(X)P‖² over codes B of ±1, φ(x) = exp(−‖x − a‖²/σ²) for anchors a.
 
     Y (n, L) are the labels of the rows. W, P and B are optimised in turn, B one bit at a time (discrete cyclic
     coordinate descent), starting from a random code for each class; new rows get the signs of φ(x)P. Unlabelled rows

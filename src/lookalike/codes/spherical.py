@@ -1,6 +1,6 @@
 """Spherical hashing: each bit shows whether a row is inside a ball.
 
-Each ball contains half of the rows, and each two balls share a quarter. Codes are compared by the spherical Hamming
+Each ball contains half of the rows, and any two balls share a quarter. Codes are compared by the spherical Hamming
 distance (`SphericalQuery`). Heo, Lee, He, Chang & Yoon, "Spherical hashing", CVPR 2012, Eq. 3, 4, Algorithm 1.
 """
 

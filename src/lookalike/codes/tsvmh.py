@@ -246,7 +246,7 @@ def class_tree(similarity: NDArray[np.float64]) -> list[Node]:
 
 
 def similarities(distances: NDArray[np.float64], shared: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
-    """exp(−distance / t) (C, C), zero on the diagonal (Eq. 9), with t the mean distance; 1 for `shared` labels.
+    """Similarities (C, C): exp(−distance / t), 0 on the diagonal (Eq. 9), t the mean distance; 1 for `shared` labels.
 
     >>> similarities(np.array([[0.0, 2.0], [2.0, 0.0]])).round(2)
     array([[0.  , 0.37],
@@ -262,7 +262,7 @@ def similarities(distances: NDArray[np.float64], shared: NDArray[np.bool_] | Non
 
 
 def hull_distances(X: NDArray[Any], codes: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
-    """Distances (C, C) between the convex hulls of classes: the margin 2/‖w‖ of a linear SVM between each two.
+    """Distances (C, C) between the convex hulls of classes: the margin 2/‖w‖ of a linear SVM for each pair.
 
     Each hull is that of at most 30 random rows of the class. Hulls that overlap have distance 0.
 

@@ -49,7 +49,7 @@ class Spectral(WaveCoder):
     """Spectral hashing: signs of the longest cosine waves that fit into the box of the principal components.
 
     For rows spread evenly over a box, the graph Laplacian's eigenfunctions are cos(kπx / side) along each side. Long
-    sides of the box get several bits. Any number of bits: if directions are missing, shorter waves are used. Not
+    sides of the box get several bits. Any number of bits: if there are too few directions, shorter waves are used. Not
     nested: longer codes use more directions, whose waves come between the others.
 
     Weiss, Torralba & Fergus, "Spectral hashing", NIPS 2008, Eq. 7–8.

@@ -58,7 +58,7 @@ LOOKUP_BATCH = 1_000
 """Files looked up in the catalogue at a time."""
 
 REPORTED_FILES = 100
-"""Most files that a report lists by name."""
+"""Maximum number of files that a report lists by name."""
 
 COMMIT_ROWS = 2_048
 COMMIT_BYTES = 128 * 2**20
@@ -87,7 +87,7 @@ class Report:
 
 
 class Adding:
-    """Adds pictures to one collection.
+    """Operations that add pictures to one collection.
 
     `within` lists folders that links inside a source may point into, in addition to the sources; None: anywhere.
     """
@@ -156,7 +156,7 @@ class Adding:
         return {space.name: fitted[space.specs[0]] for space in self._spaces if space.specs[0] in fitted}
 
     def describe_missing(self, progress: Progress, workers: int | None) -> int:
-        """Compute the missing vectors of the spaces' features; returns the number of pictures that now have one."""
+        """Compute the missing vectors of the spaces' features; return the number of pictures that now have one."""
         features = {space.feature for space in self._spaces}
         missing = self._missing(features)
         paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
@@ -185,7 +185,7 @@ class Adding:
     def _ingest(
         self, sources: Sequence[str], spaces: list[Space], report: Report, progress: Progress, workers: int | None
     ) -> set[int]:
-        """Read the sources into these spaces; returns the known items that were found at a new path."""
+        """Read the sources into these spaces; return the known items that were found at a new path."""
         fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
         report.notes += [
             f"{feature} was fitted on only {many(n, 'picture')}. When you have more, run: lookalike fit --features"

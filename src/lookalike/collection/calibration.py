@@ -1,4 +1,4 @@
-"""Calibration: choose λ and γ of a space's last transform by altered versions of its pictures, or by labels.
+"""Calibration: choose λ and γ of a space's last transform, using altered versions of its pictures or labels.
 
 `encode.calibrate` compares candidates from a grid. Pictures are altered by cropping, flipping, changing the brightness
 and recompression, always in the same ways; an altered picture must still find the original.
@@ -38,16 +38,16 @@ lengths they are scaled by the squared length, rounded to a power of ten. Withou
 be compared between different γ, so only the typical γ is tried."""
 
 MAX_ALTERED = 200
-"""Most pictures to alter."""
+"""Maximum number of pictures to alter."""
 
 MAX_LABELLED = 1_000
-"""Most labelled pictures that are searched among each other; never more than half of the collection."""
+"""Maximum number of labelled pictures that are searched among each other; never more than half of the collection."""
 
 PICTURES_PER_ALTERED = 4
 """Pictures in the collection for each altered one."""
 
 MAX_POOL = 10_000
-"""Most rows of the pool during calibration. Every candidate is fitted on them, and more would hardly change λ and γ."""
+"""Maximum number of rows of the pool during calibration, for every candidate; more would hardly change λ and γ."""
 
 
 CROPS: tuple[Box, ...] = (

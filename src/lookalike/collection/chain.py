@@ -184,7 +184,7 @@ def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
 
 
 class PicturePool(Protocol):
-    """Reads and prepares pictures, on this machine or on others."""
+    """A pool that reads and prepares pictures, on this machine or on others."""
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
         """Yield the outcome of each entry, in any order: a prepared picture, or the reason why it was skipped."""

@@ -1,7 +1,7 @@
-"""The classes of a collection in memory: an `OpenSet` that follows labels, pictures and spaces.
+"""The classes of a collection in memory: an `OpenSet` that tracks changes to labels, pictures and spaces.
 
 The model is computed from labels and vectors. They are read once; after that, each added or removed label or picture
-is one update, O(d). A snapshot on the disk spares the next process the first read; without a valid one, all labels and
+is one update, O(d). A snapshot on disk spares the next process the first read; without a valid one, all labels and
 vectors are read again. The same happens after a refit of the space or a change of settings.
 """
 
@@ -69,7 +69,7 @@ class ModelState(NamedTuple):
     """The state of the model that makes predictions."""
 
     space: str
-    model: str  # the kind of classes, and the number of the last change of labels
+    model: str  # the kind of classes, and the number of the last change to the labels
     can_reject: bool  # whether it can predict "none of these"
 
 
@@ -134,7 +134,7 @@ class ClassModel:
 
     def _clear(self) -> None:
         self._inputs: Any = None
-        self._last_change = -1  # number of the last change of labels in the model
+        self._last_change = -1  # number of the last change to labels in the model
         self._name = ""
         self._index: Any = None
         self._model: OpenSet | None = None
@@ -227,7 +227,7 @@ class ClassModel:
             self._unsaved_changes = 0
 
     def _apply(self, changes: Iterable[Change], index: Any, *, pictures_changed: bool) -> bool:
-        """Apply changes of labels and pictures to the model; False if rows that must be removed from it are missing."""
+        """Update the model with changed labels and pictures; False if rows that must be removed from it are missing."""
         unlabelled = self._table.apply(changes)
         added, removed = self._table.match(index.ids, everything=pictures_changed)
         dropped = Pairs(*(np.concatenate(both) for both in zip(unlabelled, removed, strict=True)))

@@ -1,7 +1,7 @@
 """`Classes`: the classes of a collection, predictions for new pictures, and label files.
 
 A class is a label and the pictures that have it: labelling a picture adds it to the class of that name. Predictions
-are stored separately from labels. Labels are imported from a CSV file, or from a folder with one sub-folder per class.
+are stored separately from labels. Labels are imported from a CSV file, or from a folder with one subfolder per class.
 """
 
 import csv
@@ -116,7 +116,7 @@ class Classes:
         )
 
     def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> int:
-        """Add pictures of the collection to a class, by id, path or folder; returns the number of pictures added.
+        """Add pictures of the collection to a class, by id, path or folder; return the number of pictures added.
 
         The class is created if it does not exist. A class without pictures is predicted only if the hierarchy gives it
         a mean.
@@ -129,29 +129,29 @@ class Classes:
         return Session(self._spaces, session).finish(name)
 
     def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
-        """Remove pictures from a class; returns the number removed. The class stays, even without pictures."""
+        """Remove pictures from a class; return the number removed. The class stays, even without pictures."""
         name = self._canonical_name(name)
         self._names.check(name)
         return self._store.judgements.remove_labels([(item, name) for item in items_named(self._store, pictures)])
 
     def rename(self, old: str, new: str) -> int:
-        """Rename a class; returns the number of its pictures."""
+        """Rename a class; return the number of its pictures."""
         before, after = self._canonical_name(old), self._canonical_name(new, new=True)
         return self._names.rename(before, normalize_label(new) if after == before else after)
 
     def merge(self, *names: str, into: str) -> int:
-        """Merge classes into one, with a new name or one of theirs; returns the number of its pictures."""
+        """Merge classes into one, with a new name or one of theirs; return the number of its pictures."""
         return self._names.merge([self._canonical_name(name) for name in names], self._canonical_name(into, new=True))
 
     def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
-        """Move pictures of a class to a new class; returns the number of pictures moved."""
+        """Move pictures of a class to a new class; return the number of pictures moved."""
         items = items_named(self._store, pictures)
         return self._names.split(
             self._canonical_name(name), self._canonical_name(new, new=True), items, author=author or login()
         )
 
     def delete(self, name: str) -> int:
-        """Delete a class with its labels and predictions; returns the number of labels. The pictures stay."""
+        """Delete a class with its labels and predictions; return the number of labels. The pictures stay."""
         return self._names.delete(self._canonical_name(name))
 
     def confirm(
@@ -162,7 +162,7 @@ class Classes:
         at_least: float | None = None,
         author: str | None = None,
     ) -> int:
-        """Turn predictions into labels; returns the number of new labels.
+        """Turn predictions into labels; return the number of new labels.
 
         Confirms the predictions of these pictures, or all with a probability of at least `at_least`; 0 confirms all.
         """
@@ -269,7 +269,7 @@ class Classes:
         return self._names.parents()
 
     def set_hierarchy(self, source: str | Path | Iterable[tuple[str, str]]) -> int:
-        """Set the hierarchy, which helps classes with few pictures or none; returns the number of pairs.
+        """Set the hierarchy, which helps classes with few pictures or none; return the number of pairs.
 
         `source` is a CSV file of child,parent, a folder of nested folders, or pairs. No pairs remove the hierarchy.
         """
@@ -363,7 +363,7 @@ def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list
 
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Read pairs (child, parent) from a CSV file, nested folders or an iterable; InputError if they form a cycle."""
+    """Read pairs (child, parent) from a CSV file, folders or an iterable; raise InputError if they form a cycle."""
     from lookalike.classes.hierarchy import Hierarchy
 
     if not isinstance(source, str | Path):
@@ -384,7 +384,7 @@ def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple
 
 
 def _check_settings(settings: Settings) -> Settings:
-    """Convert settings to plain numbers; InputError if they are not valid."""
+    """Convert settings to plain numbers; raise InputError if they are not valid."""
     from lookalike.classes.open_set import KINDS
 
     if not isinstance(settings.space, str | None):
@@ -426,7 +426,7 @@ def _read_csv(file: Path) -> list[dict[str, str]]:
 
 
 def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
-    """Pairs of known pictures in sub-folders of a folder, and the name of the sub-folder as the label."""
+    """Pairs of known pictures in subfolders of a folder, and the name of the subfolder as the label."""
     root = os.path.abspath(folder)
     pairs = []
     for path, seen in items.paths_under(root):

@@ -141,7 +141,7 @@ class Collection:
             self._store.free_space(partial(self._spaces.remove, name))
 
     def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
-        """Remove items by id or path (a folder: all items below it), or by filter; returns the number removed.
+        """Remove items by id or path (a folder: all items below it), or by filter; return the number removed.
 
         The files stay. Labels and marks stay too, and apply again if the same picture is added again.
         """
@@ -169,7 +169,7 @@ class Collection:
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> dict[str, int]:
-        """Fit spaces on the pictures of the collection; returns the number of pictures that each was fitted on.
+        """Fit spaces on the pictures of the collection; return the number of pictures that each was fitted on.
 
         A space can be new: a pipeline, `"name = spec | spec"`, or a single step, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
         which creates a space of that name on the first space's feature. `"codes(bits=64)"` stands for `tsvm` if at
@@ -198,7 +198,7 @@ class Collection:
             )
 
     def score_steps(self, space: str) -> list[StepQuality]:
-        """Measure the retrieval quality by labels after each step of a space's chain, such as PCA or codes after `dfk`.
+        """Use labels to measure retrieval after each step of a space's chain, such as PCA or codes after `dfk`.
 
         The chain is fitted without 30 % of the labelled pictures (at most 1,000), which are then searched among each
         other. Nothing is stored.
@@ -213,7 +213,7 @@ class Collection:
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> int:
-        """Add another collection, or pictures, to the negative pool of a fitted `slem`; returns the size of the pool.
+        """Add another collection, or pictures, to the negative pool of a fitted `slem`; return the size of the pool.
 
         The result is the same as that of a fit on both pools, but the earlier negatives are not read again. All
         pictures are encoded again.
@@ -387,7 +387,7 @@ class Collection:
     ) -> list[Group]:
         """Groups of duplicates, largest first; nothing is deleted.
 
-        "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or lightly cropped.
+        "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or slightly cropped.
         "alike": pictures much closer than the typical distance in a space, by default `thing`. Pairs given to
         `not_duplicates` are left out. Without a filter, the groups are cached until pictures are added or removed.
         """
@@ -423,7 +423,7 @@ class Collection:
         return export.group_lines(groups_with_items, format)
 
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
-        """Record that these items are not duplicates of each other; returns the number of new pairs.
+        """Record that these items are not duplicates of each other; return the number of new pairs.
 
         For a single item: its several paths are intended. The record stays if the pictures are removed.
         """
@@ -433,7 +433,7 @@ class Collection:
         return self._store.judgements.not_duplicates.add(items, author=author or login())
 
     def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
-        """Positions in a square for at most `points` pictures, similar ones close together.
+        """Positions in a square for at most `points` pictures, with similar ones close together.
 
         The map is cached until its pictures or the space change.
         """
@@ -464,7 +464,7 @@ class Collection:
         return self._pages.page(filter, order, offset, limit)
 
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
-        """The bytes of an item's file; ImageError if its files are missing or have changed since they were added."""
+        """The bytes of an item's file; raises ImageError if it is missing or has changed since it was added."""
         return read_item(self._store, item, limits)
 
     @property
@@ -473,7 +473,7 @@ class Collection:
         return list(self._spaces)
 
     def space(self, name: str | None = None) -> Space:
-        """The space of this name, by default the first; InputError if it does not exist."""
+        """The space of this name, by default the first; raises InputError if it does not exist."""
         return self._spaces.find(name)
 
     def sources(self) -> list[str]:
@@ -512,7 +512,7 @@ class Collection:
         return self._store.judgements.label_counts()
 
     def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
-        """Import labels from a CSV file (`path,label` or `id,label`) or from a folder with one sub-folder per class."""
+        """Import labels from a CSV file (`path,label` or `id,label`) or from a folder with one subfolder per class."""
         return import_labels(self._store, Path(absolute(source)), author)
 
     def skipped(self) -> dict[str, str]:
@@ -532,7 +532,7 @@ class Collection:
         return self._store.read_consistently(lambda: speeds(self._spaces))
 
     def verify(self, progress: Progress | None = None, *, pictures: bool = False) -> list[str]:
-        """Compare every file of the collection with its digest; returns a sentence for each fault.
+        """Compare every file of the collection with its digest; return a sentence for each fault.
 
         With `pictures`, the original pictures are read too, and missing or changed ones are reported.
         """
@@ -542,7 +542,7 @@ class Collection:
     repair = staticmethod(repair)
 
     def check_open_files(self) -> list[str]:
-        """Quarantine segments whose files were changed or truncated after this process opened them; returns the files.
+        """Quarantine segments whose files were changed or truncated after this process opened them; return the files.
 
         Reading a truncated file crashes the process. Long-running processes should call this method often; it is cheap.
         """
@@ -576,7 +576,7 @@ class Collection:
         filter: Filter | None = None,
         space: str | None = None,
     ) -> int:
-        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; returns their number."""
+        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; return their number."""
         if format == "npz":
             return export.write_vectors(self._store, target, partial(self.vectors, space), filter)
         return export.write_items(self._store, target, format, filter)

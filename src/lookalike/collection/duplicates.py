@@ -1,6 +1,6 @@
 """Duplicates: identical files, versions of the same photo, or similar pictures. Nothing is ever deleted.
 
-There are three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, lightly
+There are three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, slightly
 cropped, brightened or darkened; candidates are near in the space, and confirmed by aligning small copies
 (`images.same_photo`). *alike*: closer than a share of the typical distance in the collection. Groups are cached until
 pictures are added or removed.
@@ -62,7 +62,7 @@ Near: TypeAlias = tuple[Ids, Vectors]
 """Items near a centre, nearest first, and their squared distances."""
 
 Rows: TypeAlias = Callable[[Ids], Vectors]
-"""Returns the rows (m, d) of ids (m,)."""
+"""Function that returns the rows (m, d) of ids (m,)."""
 
 Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
 """A function from a centre and the items near it, with distances, to the members of its group, with distances."""

@@ -1,4 +1,4 @@
-"""Evaluation by labels: the accuracy of classes, and the effect of each step of a chain.
+"""Evaluation with labels: the accuracy of classes, and the effect of each step of a chain.
 
 `evaluate` cross-validates classes: every picture is predicted by a model without it. If the space itself learned from
 labels, it is refitted for every fold. `score_steps` fits a chain without some of the labelled pictures and measures
@@ -37,10 +37,10 @@ CLASS_GROUPS = 5
 """Groups of classes that are left out in turn. Their pictures should be predicted as "none of these"."""
 
 MAX_PICTURES = 20_000
-"""Most pictures to use: those with the smallest ids. Ids are digests, so this is a random sample."""
+"""Maximum number of pictures to use: those with the smallest ids. Ids are digests, so this is a random sample."""
 
 MAX_CONFUSED = 10
-"""Most confused pairs of classes to list."""
+"""Maximum number of confused pairs of classes to list."""
 
 HELD_OUT, HELD_OUT_MAX = 0.3, 1_000
 """Share and maximum number of labelled pictures that `score_steps` holds out; each searches all others."""

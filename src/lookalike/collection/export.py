@@ -67,7 +67,7 @@ def relative_row(relative: Callable[[str], str], row: Row) -> Row:
 
 
 def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
-    """Write the items to a path or an open text file; returns their number."""
+    """Write the items to a path or an open text file; return their number."""
     check_format(format)  # before a file is opened
     if isinstance(target, str | Path):
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:

@@ -51,7 +51,7 @@ FIT_MIN = 500
 """With this many pictures, the steps of a space are fitted automatically, once. With fewer, raw vectors are better."""
 
 FIT_MAX = 50_000
-"""Most rows that a fit uses: those with the smallest ids. Ids are digests, so this is a reproducible random sample."""
+"""Maximum number of rows that a fit uses: the smallest ids, which are digests: a reproducible random sample."""
 
 SAMPLE_BYTES = 2**29
 """Memory limit for these rows; if vectors are long, a fit uses fewer."""
@@ -65,13 +65,13 @@ ROWS_BYTES = 256 * 2**20
 """Limits for encoding a space: rows and bytes per segment, and bytes of the feature's rows in memory."""
 
 NEGATIVES = 5_000
-"""Most pictures of a folder that are used as negatives; a random sample."""
+"""Maximum number of pictures of a folder that are used as negatives; a random sample."""
 
 FEATURE_SAMPLE = 1_000
-"""Most pictures that a feature is fitted on; they have about three million local descriptors."""
+"""Maximum number of pictures that a feature is fitted on; they have about three million local descriptors."""
 
 FEATURE_LABELLED = 5_000
-"""Most pictures that a feature which learns from labels is fitted on; it needs many pictures per label."""
+"""Maximum number of pictures that a feature which learns from labels is fitted on; it needs many pictures per label."""
 
 CARRIED_BYTES = 256 * 2**20
 """Memory limit for sampled members of compressed archives, which carry their bytes."""
@@ -194,7 +194,7 @@ def fit_spaces(
     progress: Progress,
     workers: int | None,
 ) -> dict[str, int]:
-    """Fit these spaces, or all that have steps to fit; returns the number of rows that each was fitted on.
+    """Fit these spaces, or all that have steps to fit; return the number of rows that each was fitted on.
 
     `refit_features` refits the features of spaces and extracts the features of every picture again. It is called if
     `features` is set, and for features that learn from labels if `labels` is set or if they were never fitted.
@@ -249,7 +249,7 @@ def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = (), 
 def fit_space(
     space: Space, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
 ) -> int:
-    """Fit the steps of a space and encode every item; returns the number of rows that it was fitted on.
+    """Fit the steps of a space and encode every item; return the number of rows that it was fitted on.
 
     `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs` is a new chain
     for the space, on the same feature. If a step learns from labels, the number is that of the labelled rows.
@@ -274,7 +274,7 @@ def fit_space(
 
 
 def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
-    """Add negatives to the pool of a space's last transform, and encode every item; returns the size of the pool.
+    """Add negatives to the pool of a space's last transform, and encode every item; return the size of the pool.
 
     Negatives that are already in the pool, by id, are not added again. Earlier transforms do not change.
     """
@@ -390,7 +390,7 @@ def _takes_several_labels(space: Space) -> bool:
 
 
 def _max_rows(space: Space) -> int:
-    """The most rows of its feature that a fit of a space uses."""
+    """The maximum number of rows of its feature that a fit of a space uses."""
     return min(FIT_MAX, SAMPLE_BYTES // (4 * (space.feature.dim or 1)))
 
 
@@ -499,7 +499,7 @@ def fit_feature(
     workers: int | None,
     labels: dict[str, list[str]] | None = None,
 ) -> int:
-    """Fit a feature on the pictures of these entries, in this order; returns the number of readable pictures.
+    """Fit a feature on the pictures of these entries, in this order; return the number of readable pictures.
 
     `labels` by path are for a feature that learns from labels. Without a readable picture, the feature is not fitted.
     """
@@ -540,7 +540,7 @@ def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: in
 def _fit_labelled_feature(
     store: Store, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
 ) -> int:
-    """Fit a feature on a sample of the pictures that have labels; returns the number of pictures."""
+    """Fit a feature on a sample of the pictures that have labels; return the number of pictures."""
     found = {entry.path: (entry, labels) for entry, labels in _labelled_entries(store, entries)}
     sample = draw_sample((entry for entry, _ in found.values()), FEATURE_LABELLED)
     labels = {entry.path: found[entry.path][1] for entry in sample}

@@ -1,4 +1,4 @@
-"""The indexes over stored vectors. They are opened once, follow changes of the store, and are built for large spaces.
+"""The indexes over stored vectors. They are opened once, updated when the store changes, and built for large spaces.
 
 `Indexes` addresses stored rows by name; `Space` decides which of them it searches or learns from. An open index is
 reused as far as possible: new rows are added, and unchanged files are not read again.

@@ -59,7 +59,7 @@ class RepairReport:
 
 
 def verify(spaces: Spaces, progress: Progress) -> list[str]:
-    """Find the faults of a collection; returns a sentence for each."""
+    """Find the faults of a collection; return a sentence for each."""
     store = spaces.store
     faults = store.verify()
     for space in spaces.with_features():
@@ -69,7 +69,7 @@ def verify(spaces: Spaces, progress: Progress) -> list[str]:
 
 
 def verify_pictures(store: Store, progress: Progress) -> list[str]:
-    """Read the original pictures; returns a sentence for each missing or changed one.
+    """Read the original pictures; return a sentence for each missing or changed one.
 
     If the collection is writable, items that were added by an older version get the complete digest of their file.
     """
@@ -161,7 +161,7 @@ def damaged_structures(space: Space) -> dict[Kind, str]:
 
 
 def compact(spaces: Spaces, progress: Progress) -> dict[str, int]:
-    """Drop removed rows and merge small files; returns bytes and segments before and after. Needs the writer lock."""
+    """Drop removed rows and merge small files; return bytes and segments before and after. Needs the writer lock."""
     store = spaces.store
     before = store.bytes(), store.vectors.n_segments()
     for space in spaces.with_features():
@@ -180,7 +180,7 @@ def compact(spaces: Spaces, progress: Progress) -> dict[str, int]:
 
 
 def _verify_space(space: Space, progress: Progress) -> list[str]:
-    """Find the faults of a space: damaged rows, model and indexes, and missing rows; returns a sentence for each."""
+    """Find the faults of a space: damaged rows, model and indexes, and missing rows; return a sentence for each."""
     faults = space.store.vectors.verify(space.name, progress)
     try:
         if space.is_fitted:

@@ -23,7 +23,7 @@ from lookalike.store.items import Filter, Item, Order
 from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
 
 POINTS = 5_000
-"""Most pictures on a map; computing it takes about 20 seconds on one core."""
+"""Maximum number of pictures on a map; computing it takes about 20 seconds on one core."""
 
 COMPONENTS = 32
 """Principal components that t-SNE uses: enough to find the neighbours, but still fast."""

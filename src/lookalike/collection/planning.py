@@ -1,13 +1,13 @@
-"""Planning: recommend a way of searching for a number of pictures and a given memory, and predict its cost.
+"""Planning: recommend a search method for a number of pictures and a memory size, and predict its cost.
 
-A plan lists all ways of searching, with predictions, the reason why each is or is not recommended, and the commands
+A plan lists all search methods, with predictions, the reason why each is or is not recommended, and the commands
 that set it up. Predictions are curves: a search or a fit is bound by memory bandwidth or by matrix products (the
 roofline model of Williams, Waterman & Patterson, CACM 2009). A curve gives the minimum bytes or operations for n rows
 of d dimensions; `times` and `fixed_s` were measured: seconds = fixed_s + times · work(n, d) / speed.
 
 The constants were measured on 2026-11-16 with `lookalike bench run scaling` (64 dimensions, one thread, CPU time; see
 docs/experiments/plan.md) on an Intel Xeon with 2 cores; `measure` returned `REFERENCE_MACHINE` there. `times` is the
-value at the largest size. All figures are rounded.
+value at the largest size. All constants are rounded.
 """
 
 import time
@@ -51,7 +51,7 @@ ROUND_MARKS = 50
 INDEX_RECALL = {"flat": 1.0, "hnsw": 0.98, "ivfpq": 0.97}
 """Recall of the ten nearest neighbours, effort "balanced", on a million synthetic vectors (docs/indexes.md)."""
 CODE_WAYS = {"codes-128": ("itq", 128, 0.966), "pq-64": ("pq", 64, 0.965), "codes-64": ("itq", 64, 0.918)}
-"""The ways that search codes: coder, bits and recall (docs/codes.md, `cifar10-deep`)."""
+"""The search methods that use codes: coder, bits and recall (docs/codes.md, `cifar10-deep`)."""
 INDEX_RANGES = {
     "flat": f"up to {FLAT_MAX:,} pictures",
     "hnsw": f"from {FLAT_MAX:,} to {HNSW_MAX:,} pictures",
@@ -157,13 +157,13 @@ ADD_BYTES = 800e6
 """Memory of an add with its reading processes (README, 10,000 pictures)."""
 
 CATALOGUE_BYTES = 200
-"""Bytes on the disk per picture, in addition to vectors: path, size, dates, id."""
+"""Bytes on disk per picture, in addition to vectors: path, size, dates, id."""
 
 ID_BYTES = 25
 """Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""
 
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
-"""Bytes per row of the faiss structures, in memory and on the disk."""
+"""Bytes per row of the faiss structures, in memory and on disk."""
 
 
 def pca_seconds(n: float, d: float, columns: float, machine: Machine) -> float:
@@ -172,7 +172,7 @@ def pca_seconds(n: float, d: float, columns: float, machine: Machine) -> float:
 
 
 def leaves_bytes(d: float) -> float:
-    """Bytes per row of `Leaves`, in memory and on the disk."""
+    """Bytes per row of `Leaves`, in memory and on disk."""
     return d + 30
 
 
@@ -220,7 +220,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of searching, and its cost."""
+    """A search method and its cost."""
 
     name: str
     memory: float  # bytes that a process holds or reads in every search
@@ -238,7 +238,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All ways of searching, in order of preference, and the recommended one."""
+    """All search methods, in order of preference, and the recommended one."""
 
     workload: Workload
     ram: float
@@ -280,7 +280,7 @@ def with_speed(workload: Workload, machine: Machine, pictures_per_s: float | Non
 
 
 def plan(workload: Workload, ram: float, latency_s: float | None = None, machine: Machine = REFERENCE_MACHINE) -> Plan:
-    """Recommend the first way of searching that fits into `ram` bytes and answers within `latency_s`.
+    """Recommend the first search method that fits into `ram` bytes and answers within `latency_s`.
 
     >>> small, large = Workload(100_000, 256, 1280), Workload(10_000_000, 256, 1280)
     >>> plan(small, ram=4e9).chosen, plan(large, ram=4e9).chosen, plan(large, ram=1.6e9).chosen
@@ -311,7 +311,7 @@ def search_seconds(kind: str, n: int, width: float, machine: Machine = REFERENCE
 
 
 def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
-    """Yield all ways of searching, in order of preference."""
+    """Yield all search methods, in order of preference."""
     n, d, D = workload.items, workload.dim, workload.feature_dim
     searches_feature = len(workload.chain) < 2 and d == D  # the feature's own vectors are searched
     feature_bytes = 0 if searches_feature else 2 * D + 8
@@ -354,7 +354,7 @@ def _way(
     feedback_dim: int,
     seconds: float,
 ) -> Way:
-    """Return a way of searching with all its costs; `feedback_dim` is the dimension of the vectors for feedback."""
+    """Return a search method with all its costs; `feedback_dim` is the dimension of the vectors for feedback."""
     workload, ram, machine = conditions
     n = workload.items
     coder, bits, recall = CODE_WAYS.get(name) or (name, 0, INDEX_RECALL[name])
@@ -385,7 +385,7 @@ def _way(
 
 
 def _obstacle(way: Way, ram: float, latency_s: float | None) -> str:
-    """Return why a way cannot be used; empty if it can."""
+    """Return why a search method cannot be used; empty if it can."""
     if not way.made:
         exact = " (at any size with --effort exact)" * (way.name == "flat")
         return f"used only {INDEX_RANGES[way.name]}{exact}"
@@ -399,7 +399,7 @@ def _obstacle(way: Way, ram: float, latency_s: float | None) -> str:
 
 
 def _commands(workload: Workload, coder: str, bits: int) -> tuple[str, ...]:
-    """Return the commands that set up a way, for new pictures or for the existing collection."""
+    """Return the commands that set up a search method, for new pictures or for the existing collection."""
     pipeline = f'"{workload.name} = {" | ".join(workload.chain)}"'
     recipe = pipeline if workload.chain and workload.name not in RECIPES else workload.name
     space = ("codes" if coder == "itq" else coder) if bits else workload.name

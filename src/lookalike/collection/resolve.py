@@ -125,7 +125,7 @@ def item_of(store: Store, example: Example) -> int | None:
 
 
 def items_named(store: Store, pictures: Example | Iterable[Example]) -> list[int]:
-    """The items with these ids or paths, or in these folders; InputError if one is not in the collection."""
+    """The items with these ids or paths, or in these folders; raises InputError if one is not in the collection."""
     items: dict[int, None] = {}
     for example in as_list(pictures):
         if _is_folder(example):
@@ -164,7 +164,7 @@ def is_vector(example: Example) -> bool:
 
 
 def check_vector(example: Any, dim: int | None) -> Vectors:
-    """Return an example vector as a row (1, d); InputError if it does not have `dim` finite numbers."""
+    """Return an example vector as a row (1, d); raise InputError if it does not have `dim` finite numbers."""
     return to_numpy(check_rows(example[None, :], dim=dim, name="the example vector"))
 
 
@@ -258,7 +258,7 @@ def rows_of(
 
 
 def read_item(store: Store, id_or_item: int | Item, limits: Limits = LIMITS) -> bytes:
-    """The bytes of an item, from its first file that has not changed; ImageError if there is none."""
+    """The bytes of an item, from its first file that has not changed; raises ImageError if there is none."""
     if isinstance(id_or_item, Item):
         item = id_or_item
     elif not (items := store.items.get([id_or_item])):

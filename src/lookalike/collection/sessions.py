@@ -75,7 +75,7 @@ class SimulatedRound:
     marked: int  # pictures marked so far, including the examples
     found: int  # of these, relevant and in the collection
     estimate: "Estimate | None"  # the session's estimate of the number of relevant pictures
-    stop: bool  # whether the session recommends to stop
+    stop: bool  # whether the session recommends stopping
     seconds: float
 
 
@@ -122,7 +122,7 @@ class Session:
 
     @property
     def marks(self) -> dict[int, Kind]:
-        """Item → "relevant", "irrelevant" or "skip": the last mark of each item that was not undone."""
+        """The last mark of each item that was not undone: "relevant", "irrelevant" or "skip", by item."""
         return self._log.marks(self.id)
 
     @property
@@ -186,7 +186,7 @@ class Session:
         irrelevant: Example | Iterable[Example] = (),
         skip: Example | Iterable[Example] = (),
     ) -> None:
-        """Mark pictures of the collection, by id or path. When the method returns, the marks are on the disk.
+        """Mark pictures of the collection, by id or path. When the method returns, the marks are on disk.
 
         `undo` undoes one call. The last mark of a picture counts.
         """
@@ -198,7 +198,7 @@ class Session:
             self._log.mark(self.id, marks, author=self.author)
 
     def undo(self) -> dict[int, Kind]:
-        """Undo the last call of `mark` by this author; returns its marks, or an empty dict if there is none."""
+        """Undo the last call to `mark` by this author; return its marks, or an empty dict if there is none."""
         return self._log.undo(self.id, author=self.author)
 
     def finish(self, name: str | None = None) -> Finished:
@@ -311,7 +311,7 @@ def simulate(
     window: int,
     filter: Filter | None,
 ) -> list[SimulatedRound]:
-    """Run rounds with an emulated user that marks every question correctly; nothing is stored. §4.A, fsm-tree.
+    """Run rounds with an emulated user who marks every question correctly; nothing is stored. §4.A, fsm-tree.
 
     The user searches for the pictures with `label`, by default that of the first example. `labels` are pairs of item
     and label, by default the collection's.
@@ -421,7 +421,7 @@ def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[E
 
 
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
-    """Add a mark; InputError if it contradicts another one of the same call."""
+    """Add a mark; raise InputError if it contradicts another one of the same call."""
     if marks.setdefault(item, kind) != kind:
         raise InputError(f"{example_name(example)} is given as positive and as negative. Choose one.")
 

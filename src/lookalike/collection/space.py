@@ -76,7 +76,7 @@ class Space:
 
     @property
     def stored(self) -> StoredSpace:
-        """The catalogue entry of the space; UnknownNameError if it was removed."""
+        """The catalogue entry of the space; raises UnknownNameError if it was removed."""
         return self._spaces.find_stored(self.name)
 
     @property
@@ -234,7 +234,7 @@ class Space:
 
     @property
     def bytes(self) -> int:
-        """Size of the searched rows on the disk, in bytes."""
+        """Size of the searched rows on disk, in bytes."""
         return self.store.vectors.bytes(self._indexed_name)
 
     @property
@@ -260,7 +260,7 @@ class Space:
         self._spaces.indexes.open(file, Flat())
 
     def load_model(self) -> list[Any]:
-        """Load its fitted model from the disk; StoreError if the file is damaged."""
+        """Load its fitted model from disk; raise StoreError if the file is damaged."""
         return self._spaces.load_model(self.stored)
 
     @property
@@ -337,7 +337,7 @@ class Spaces:
         return [Space(self, name) for name in self.stored()]
 
     def find(self, name: str | None) -> Space:
-        """The space of this name, or the first one if it is None; InputError if it does not exist."""
+        """The space of this name, or the first one if it is None; raises InputError if it does not exist."""
         names = self.names()
         if not names and len(self.store.items):
             raise InputError(
@@ -399,7 +399,7 @@ class Spaces:
         return spaces
 
     def find_stored(self, name: str) -> StoredSpace:
-        """The stored space of this name; UnknownNameError if it does not exist."""
+        """The stored space of this name; raises UnknownNameError if it does not exist."""
         stored = self.stored().get(name)
         if stored is None:
             raise UnknownNameError("space", name, self.names())

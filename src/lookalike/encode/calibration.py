@@ -1,4 +1,4 @@
-"""Choose an encoder's parameters, by altered versions of pictures or by labels.
+"""Choose an encoder's parameters, using altered versions of pictures or labels.
 
 `calibrate` needs no labels: the vector of a crop, flip or recompression of a picture must find the original picture.
 `calibrate_labels` is the calibration of slem §6.4: a picture must find the others with its label.
@@ -108,7 +108,7 @@ def calibrate_labels(
     y: ArrayLike,
     negatives: Array | None = None,
 ) -> Calibration:
-    """Choose by labels: each row of X (m, d) must find the others with its label in y (m,). Never use test labels.
+    """Choose with labels: each row of X (m, d) must find the others with its label in y (m,). Never use test labels.
 
     Otherwise like `calibrate`. If `negatives` is None, the sorted labels are split into two halves, and each half is
     the pool for the other, because later queries will have labels that the pool does not contain. A row whose label no

@@ -26,17 +26,17 @@ TOLERANCE = 1e-2
 
 
 class Esvm(TransformerMixin, BaseEstimator):
-    """ω/‖ω‖ of the hyperplane between each row and a pool of negatives, by scikit-learn's `LinearSVC`.
+    """Exemplar SVM: ω/‖ω‖ of the hyperplane between a row and a pool of negatives, by scikit-learn's `LinearSVC`.
 
-    Slow: each row needs a training over all negatives, which takes seconds; SLEM takes microseconds.
+    Slow: each row requires training on all negatives, which takes seconds; SLEM takes microseconds.
 
     Parameters
     ----------
     lam : λ of Eq. 1, above 0. In terms of SVMs, C = theta / lam for the row and 1 / (n · lam) for each negative.
     theta : θ of Eq. 1, above 0: the weight of the row relative to all negatives together. It affects the direction,
         unlike in SLEM.
-    max_iterations : maximum iterations of each training; scikit-learn warns if they are too few.
-    random_state : seed of the order in which a training visits the rows.
+    max_iterations : maximum number of iterations per row; scikit-learn warns if it is too small.
+    random_state : seed of the order in which the solver visits the rows.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Esvm(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Encode rows (m, d) as float32 unit rows (m, d), one training each; a row equal to all negatives becomes 0."""
+        """Encode rows (m, d) as float32 unit rows (m, d), one SVM each; a row equal to all negatives becomes 0."""
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False, min_rows=0)
         exemplars = to_numpy(check_rows(X))

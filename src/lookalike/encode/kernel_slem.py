@@ -55,7 +55,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     so a stored row is [x, z, p, s(x, x)^-½]: D = d + r + 2 instead of the paper's d + 2r. At full rank,
     M = HKH + nλI = RRᵀ and k̃ the centred kernels with the pool, zᵀz' is k̃ᵀM⁻¹k̃' + nλ k̃ᵀM⁻²k̃': one Cholesky, no jitter,
-    D = d + 2n + 2. float32 rows give scores to about 1e-7 · K(x, x) / s(x, x).
+    D = d + 2n + 2. float32 rows limit the accuracy of scores to about 1e-7 · K(x, x) / s(x, x).
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
 
 class SlemQuery:
-    """Compares encoded rows by their classifiers: 1 − ⟨h, h'⟩ / ‖h‖‖h'‖, from 0 to 2 (Eq. 16, slem, normalised).
+    """Query for encoded rows by their classifiers: 1 − ⟨h, h'⟩ / ‖h‖‖h'‖, from 0 to 2 (Eq. 16, slem, normalised).
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class SlemQuery:
 
     @property
     def dim(self) -> int:
-        """D."""
+        """Dimension D of the encoded rows."""
         return int(self.rows.shape[1])
 
     def score(self, X: Vectors) -> Vectors:
@@ -287,7 +287,7 @@ class Machines(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """K ≈ BBᵀ of rank r. A new row has v = K(x, landmarks) @ projection, (r,): B⁺k₀ of Eq. 12, slem."""
+    """A factor K ≈ BBᵀ of rank r. A new row has v = K(x, landmarks) @ projection, (r,): B⁺k₀ of Eq. 12, slem."""
 
     B: Array  # (n, r)
     landmarks: Array  # (m, d): m = r pivots, or all n rows

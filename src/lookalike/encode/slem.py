@@ -73,7 +73,7 @@ class Slem(TransformerMixin, BaseEstimator):
         return self._learn(_merge(_Pool(0, xp.zeros((d,), **kind), xp.zeros((d, d), **kind)), X, 1))
 
     def add(self, X: Array) -> Self:
-        """Add rows (m, d) to the pool. The result equals a new fit; merging the moments takes O(md²), whatever n.
+        """Add rows (m, d) to the pool. The result equals a new fit; merging the moments takes O(md²), for any n.
 
         The inverse is computed again, in O(d³): one more negative changes the weight of Σ relative to λI, a change of
         full rank, so that no low-rank update is exact.

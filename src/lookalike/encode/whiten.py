@@ -23,7 +23,7 @@ FLOOR = 1e-6
 
 
 class PCA(TransformerMixin, BaseEstimator):
-    """Projection on the `dim` directions of largest variance, centred and optionally whitened.
+    """Projection onto the `dim` directions of largest variance, centred and optionally whitened.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class PCA(TransformerMixin, BaseEstimator):
 
 
 class L2(TransformerMixin, BaseEstimator):
-    """Scales rows to unit Euclidean length; a zero row stays zero. Nothing is learned.
+    """Scaling of rows to unit Euclidean length; a zero row stays zero. Nothing is learned.
 
     Examples
     --------

@@ -8,11 +8,11 @@ Networks:
 
 efficientnet      EfficientNet, EfficientNetMaps: the default network
 onnx_networks     Onnx, OnnxMaps: the user's own networks
-pooling           pool feature maps and tokens to one vector
+pooling           pool feature maps and tokens into one vector
 inference         onnxruntime sessions, batches, maps as patches
 pth               read weights from torch's files
 
-Local descriptors and their aggregation to one vector:
+Local descriptors and their aggregation into one vector:
 
 points            positions of patches: a dense grid, corners
 sift              Sift and its colour variants

@@ -280,7 +280,7 @@ def cut_box(patches: Patches, box: Box, height: int, width: int) -> Patches:
 
 
 def project(X: Vectors, center: Vectors, components: Vectors) -> Vectors:
-    """Project rows X (m, d), minus a center (d,), on components (D, d); returns (m, D) float32."""
+    """Project rows X (m, d), minus a center (d,), onto components (D, d); return (m, D) float32."""
     out = np.empty((len(X), len(components)), np.float32)
     for part in chunks(len(X), 8 * sum(components.shape)):
         out[part] = (X[part] - center) @ components.T

@@ -86,7 +86,7 @@ def fit_mixture(
     random_state: int = 0,
     progress: Progress = silent,
 ) -> tuple[Mixture, Moments]:
-    """Fit a mixture of k Gaussians to rows X (n, d), n ≥ k; returns it and the mean log-likelihood before each step.
+    """Fit a mixture of k Gaussians to rows X (n, d), n ≥ k; return it and the mean log-likelihood before each step.
 
     The options and the properties of the result are those of `Gmm`.
     """
@@ -165,7 +165,7 @@ class Products:
 
 
 def step(X: Array, mixture: Mixture, floors: Moments) -> tuple[Mixture, float]:
-    """Run one EM step over rows X (n, d); returns the next mixture and the mean log-likelihood under this one."""
+    """Run one EM step over rows X (n, d); return the next mixture and the mean log-likelihood under this one."""
     xp = namespace(X)
     products = Products(mixture, X)
     device = array_api_compat.device(X)

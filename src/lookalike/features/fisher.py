@@ -105,7 +105,7 @@ class Fisher(Vocabulary):
 
 
 class Gradients:
-    """Computes Fisher vectors of sets of rows under one mixture, before square roots and normalisation."""
+    """Fisher vectors of sets of rows under one mixture, before square roots and normalisation."""
 
     def __init__(self, mixture: Mixture):
         self._products = Products(mixture, np.empty(0, np.float32))

@@ -1,4 +1,4 @@
-"""Several features concatenated in one vector.
+"""Several features, concatenated into one vector.
 
 Ferecatu, Crucianu & Boujemaa, "Retrieval of difficult image classes using SVM-based relevance feedback", MIR 2004.
 """

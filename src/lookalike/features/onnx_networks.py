@@ -1,7 +1,7 @@
 """The user's own networks in ONNX files: the feature `Onnx` and the local descriptor `OnnxMaps`.
 
 Both compute one tensor of the network, which can be an output of the file or an inner tensor: vectors (m, d), tokens
-(m, tokens, c) or maps (m, c, h, w). `Onnx` pools tokens and maps to one vector per picture. `OnnxMaps` returns the
+(m, tokens, c) or maps (m, c, h, w). `Onnx` pools tokens and maps into one vector per picture. `OnnxMaps` returns the
 cells of a map as patches. `Network` loads the file and determines the shapes of its input and output.
 """
 
@@ -191,7 +191,7 @@ class Network:
         self.shape: tuple[int, ...] = (shape[3], *shape[1:3]) if self.maps_last else shape[1:]
 
     def run(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Run the network on pictures (m, size, size, 3) uint8; returns (m, *shape) float32."""
+        """Run the network on pictures (m, size, size, 3) uint8; return (m, *shape) float32."""
         m = len(pixels)
         x = (pixels - self.mean) / self.scale
         if not self.channels_last:

@@ -1,4 +1,4 @@
-"""Pooling of feature maps (n, c, h, w) and tokens (n, tokens, c) to one vector per picture, (n, c).
+"""Pooling of feature maps (n, c, h, w) and tokens (n, tokens, c) into one vector per picture, (n, c).
 
 Pools are ONNX graphs that run inside the network or after it. GeM: Radenović, Tolias & Chum, "Fine-tuning CNN image
 retrieval with no human annotation", 2018. SPoC: Babenko & Lempitsky, "Aggregating deep convolutional features for image

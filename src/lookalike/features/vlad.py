@@ -1,4 +1,4 @@
-"""VLAD: the residuals of a picture's patches to the words of a vocabulary.
+"""VLAD: the residuals of a picture's patches relative to the words of a vocabulary.
 
 Jégou, Douze, Schmid & Pérez, "Aggregating local descriptors into a compact image representation", CVPR 2010; rotations:
 Delhumeau et al., ACM MM 2013; normalisation by word: Arandjelović & Zisserman, CVPR 2013.
@@ -20,10 +20,10 @@ ROUNDING = 1e-5
 
 
 class Vlad(Vocabulary):
-    """Residuals of local descriptors to their nearest word, summed per word: k · D dimensions per cell.
+    """Residuals of local descriptors from their nearest word, summed per word: k · D dimensions per cell.
 
     The sum of each word is rotated to the principal axes of the residuals around that word and scaled to unit length.
-    (The order does not matter, because a rotation keeps lengths.) Then each value is replaced by its signed square
+    (The order does not matter, because a rotation preserves lengths.) Then each value is replaced by its signed square
     root. Finally, cells and the whole vector are scaled to unit length.
 
     Parameters

@@ -1,6 +1,6 @@
 """An emulated user who answers every question correctly, to measure feedback sessions.
 
-The protocol of §4.A, fsm-tree: a session starts with one relevant example and ws − 1 random irrelevant ones, ws = 9.
+Crucianu et al. (fsm-tree), §4.A: a session starts with one relevant example and ws − 1 random irrelevant ones, ws = 9.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ WINDOW = 9
 
 
 class EmulatedUser:
-    """Marks the items of one class as positive and all others as negative.
+    """A user who marks the items of one class as positive and all others as negative.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class EmulatedUser:
         return ids, self.answer(ids)
 
     def answer(self, ids: Ids) -> NDArray[np.int8]:
-        """+1 for relevant items, -1 for the others, (m,)."""
+        """Return +1 for relevant items and -1 for the others, (m,)."""
         return np.where(np.isin(ids, self.relevant), 1, -1).astype(np.int8)
 
     def precision(self, ranked: Any) -> float:
-        """The share of relevant items among the first n of a ranking, n being their total number. §4.A, fsm-tree.
+        """The share of relevant items among the first n of a ranking, for n relevant items (§4.A, fsm-tree).
 
         >>> EmulatedUser(np.arange(9), np.array([1, 2])).precision(np.array([2, 5, 1]))
         0.5
@@ -72,7 +72,7 @@ class HasQuestions(Protocol):
 
     @property
     def questions(self) -> Ids:
-        """(w,)."""
+        """Ids of the items to ask about, (w,)."""
         ...
 
 

@@ -39,7 +39,7 @@ to 9 of 10 intervals contain it."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimated number of positive items, including those found; `low` to `high` is right in about 9 of 10 rounds."""
+    """Estimate of the number of positive items, with those found; `low` to `high` contains it in 9 of 10 rounds."""
 
     low: int
     likely: int

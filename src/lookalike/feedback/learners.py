@@ -32,7 +32,7 @@ BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Candidate weights of the SVM in the ranking."""
 FOLDS = 5
 DEFAULT_BLENDS = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
-"""(marks, weight): default weight of the SVM from this number of marks of the rarer sign on. Held-out marks can
+"""(marks, weight): default weight of the SVM with at least this many marks of the rarer sign. Held-out marks can
 override it."""
 
 
@@ -54,7 +54,7 @@ class Ranking:
 
 @runtime_checkable
 class Learner(Protocol):
-    """Learns from marked rows and gives queries for any index."""
+    """A model that is fitted on marked rows and returns queries for any index."""
 
     kernel: str
     """The kernel that defines the similarity of rows; a name in `lookalike.kernels.KERNELS`."""
@@ -232,11 +232,11 @@ class SurfaceQuery:
 
     @property
     def dim(self) -> int:
-        """d."""
+        """Dimension d of the rows."""
         return self.centre.dim
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (1, m) float32."""
+        """Return the scores (1, m) float32 of rows X (m, d)."""
         scores: Vectors = np.abs(self.centre.score(X) - np.float32(self.radius))
         return scores
 

@@ -115,7 +115,7 @@ def choose_questions(candidates: Candidates, learner: Learner, w: int, strategy:
 
 
 def diverse(X: Vectors, w: int, kernel: str, gamma: float) -> Ids:
-    """MAO: choose w of the rows X (m, d), sorted by ambiguity; return their numbers.
+    """MAO: choose w of the rows X (m, d), sorted by ambiguity; return their row numbers.
 
     Starts with the first row, then always adds the row that is least similar to the chosen ones.
 

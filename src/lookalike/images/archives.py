@@ -32,7 +32,7 @@ FREE_BYTES = 256 * 2**20
 """A compressed tar can unpack to MAX_RATIO times its size plus FREE_BYTES. Pictures hardly compress, bombs do."""
 
 HEADER_BYTES = 2**20
-"""Largest size of a tar member's headers, including long names, pax records and sparse maps. tar has no limit."""
+"""Maximum size of a tar member's headers, including long names, pax records and sparse maps. tar has no limit."""
 
 DIRECTORY_COST = 24
 """Largest number of bytes of memory that zipfile and `sources` need per byte of a zip's directory."""

@@ -15,7 +15,7 @@ from lookalike.errors import ImageError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that are checked before decoding, against files that unpack to more than fits in memory."""
+    """Limits that are checked before decoding, as protection from files that unpack to more than fits in memory."""
 
     max_bytes: int = 512 * 2**20  # size of one file; also the memory limit of an archive's decoder
     max_pixels: int = 200_000_000

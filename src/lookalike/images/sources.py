@@ -31,7 +31,7 @@ SEPARATOR = "::"
 """Separates an archive's path from the name of a member."""
 
 MAX_LINE = 2**16
-"""Largest length of a line in a list of files, in bytes."""
+"""Maximum length of a line in a list of files, in bytes."""
 
 OnSkip: TypeAlias = Callable[[str, str], None]
 """`on_skip(path, reason)`: called for each file or folder that exists but cannot be listed."""
@@ -107,7 +107,7 @@ def locate(path: str | Path) -> Entry | None:
 
 
 def split_member(path: str) -> tuple[str, str]:
-    """Split the path of a member into archive and member; returns the path and "" if it is not a member's path.
+    """Split the path of a member into archive and member; return the path and "" if it is not a member's path.
 
     >>> split_member("/photos/a::b/old.zip::1999/beach.jpg")
     ('/photos/a::b/old.zip', '1999/beach.jpg')
@@ -161,7 +161,7 @@ def has_files(source: str) -> bool:
 
 
 def ignore(path: str, reason: str) -> None:
-    """Do nothing, as an `on_skip`."""
+    """Ignore a skipped file: an `on_skip` that does nothing."""
 
 
 def exists(path: str) -> bool:

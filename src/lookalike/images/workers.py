@@ -31,7 +31,7 @@ from lookalike.images.sources import Entry
 from lookalike.types import Pixels
 
 MAX_WORKERS = 8
-"""Largest default number of processes. The default is one per core."""
+"""Maximum default number of processes. The default is one per core."""
 
 BATCH = 8
 BATCH_BYTES = 8 * 2**20

@@ -18,7 +18,7 @@ ROWS_BYTES = 2**26
 
 
 class Coded:
-    """Proposes a shortlist by codes and re-ranks it by vectors. Scores are squared distances of the vectors.
+    """An index with a shortlist by codes, re-ranked by vectors. Scores are squared distances of the vectors.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Coded:
 
     @property
     def dim(self) -> int | None:
-        """d, None before anything was added."""
+        """Dimension d of the vectors; None until the first `add`."""
         if self._dim is None and len(self):  # cached, because listing all ids takes longer than comparing all codes
             self._dim = int(self.vectors(self.ids[:1]).shape[1])
         return self._dim

@@ -50,7 +50,7 @@ class ExactIndex(ABC):
 
     Attributes
     ----------
-    dim : the number of columns, None before anything was added.
+    dim : the number of columns; None until the first `add`.
     row_ids : (n,) the id of each row.
     alive : (n,) False for removed rows.
 
@@ -135,7 +135,7 @@ class ExactIndex(ABC):
 
     @abstractmethod
     def gather(self, rows: Ids) -> NDArray[Any]:
-        """The rows of these numbers, (m, d), in the given order."""
+        """The rows with these row numbers, (m, d), in the given order."""
 
     @abstractmethod
     def _check_rows(self, X: Array) -> NDArray[Any]:
@@ -202,7 +202,7 @@ class AcceleratedIndex(ABC, Generic[ExactT]):
 
     @property
     def dim(self) -> int | None:
-        """The number of columns, None before anything was added."""
+        """The number of columns; None until the first `add`."""
         return self.truth.dim
 
     @property

@@ -23,10 +23,10 @@ POINTS_AT_ONCE = 256
 """Queries that share a pass over the vectors."""
 
 SMALL = 512
-"""Blocks of up to this many rows are joined with their neighbours; otherwise 1,000 small adds make 1,000 blocks."""
+"""Blocks of up to this many rows are joined with their neighbours; else 1,000 small adds would create 1,000 blocks."""
 
 LONG = 64
-"""From this many columns on, products with one point are computed row by row, up to twice as fast as with BLAS."""
+"""With this many columns or more, products with one point are computed row by row, up to twice as fast as with BLAS."""
 
 
 class Squares(NamedTuple):
@@ -98,7 +98,7 @@ class Flat(ExactIndex):
                 block.known_squares = known[id(block.X)].known_squares
 
     def gather(self, rows: Ids) -> Vectors:
-        """The rows of these numbers, (m, d) float32, in the given order."""
+        """The rows with these row numbers, (m, d) float32, in the given order."""
         X = np.empty((len(rows), self.dim or 0), np.float32)
         for block_X, local, places in self.find(rows):
             X[places] = block_X.take(local, axis=0)

@@ -110,7 +110,7 @@ class FsmTree:
 
     @property
     def dim(self) -> int | None:
-        """The number of columns, None before anything was added."""
+        """The number of columns; None until the first `add`."""
         return None if self._tree is None else self._tree.X.shape[1]
 
     @property

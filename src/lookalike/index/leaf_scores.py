@@ -1,6 +1,6 @@
 """Hyperplane scores of rows that are stored as bytes: the numeric part of `Leaves`.
 
-f is that of Eq. 3, fsm-tree, divided by ‖w‖. There are three ways to compute it, from exact (up to the rounding to
+f is the sum in Eq. 3, fsm-tree, divided by ‖w‖. There are three ways to compute it, from exact (up to the rounding to
 bytes) to cheap:
 
     f_leaves, f_rows          f of every row, by comparing it with every support vector

@@ -1,4 +1,4 @@
-"""Hyperplane queries on large collections: scores the rows of promising leaves by bytes, and the best rows exactly.
+"""Hyperplane queries on large collections: score rows of promising leaves from their bytes, the best rows exactly.
 
 The queries are those of Crucianu et al. (fsm-tree), Eq. 3, but without their tree: rows are sorted into leaves, and a
 search visits the leaves with the largest expected number of hits. It assumes that f is normally distributed in a cell

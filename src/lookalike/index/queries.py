@@ -77,7 +77,7 @@ class PointQuery:
         return int(self.vectors.shape[1])
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (q, m): ‖x‖² + ‖q‖² − 2 x·q in float32, with an error of about 1e-6 of (‖x‖ + ‖q‖)², at least 0."""
+        """Return ‖x‖² + ‖q‖² − 2 x·q, (q, m) float32, at least 0; the error is about 1e-6 of (‖x‖ + ‖q‖)²."""
         scores = X @ (-2.0 * self.vectors.T)  # (m, q)
         scores += np.einsum("ij,ij->i", X, X)[:, None]
         scores += np.einsum("ij,ij->i", self.vectors, self.vectors)
@@ -130,7 +130,7 @@ class WeightedQuery:
         return int(getattr(self.query, "dim", 0))
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (1, m)."""
+        """Return the scores (1, m) of rows X (m, d)."""
         scores: Vectors = self.weights @ self.query.score(X)
         return scores
 
@@ -150,7 +150,7 @@ class _KernelSum:
 
     @property
     def dim(self) -> int:
-        """d."""
+        """Dimension d of the rows."""
         return int(self.X.shape[1])
 
     def _square(self) -> float:
@@ -167,7 +167,7 @@ class _KernelSum:
 
 
 class HyperplaneQuery(_KernelSum):
-    """Scores rows by their distance to f(p) = Σ aᵢK(p, xᵢ) + b = 0: |f| / ‖w‖ (frontier) or −f / ‖w‖ (maximum).
+    """Query by the distance to f(p) = Σ aᵢK(p, xᵢ) + b = 0: |f| / ‖w‖ (frontier) or −f / ‖w‖ (maximum).
 
     Crucianu, Estevez, Oria, Tarel, "Hyperplane queries in a feature-space M-tree for speeding up active learning"
     (fsm-tree), Eq. 3 and 4.
@@ -222,7 +222,7 @@ class HyperplaneQuery(_KernelSum):
         return HyperplaneQuery(self.X, self.a, self.b, kernel=self.kernel, gamma=self.gamma, kind=kind)
 
     def distance(self, X: Vectors) -> Numbers:
-        """f / ‖w‖ of rows X (m, d), (m,), positive on the side of positive examples. Eq. 3, fsm-tree."""
+        """Return f / ‖w‖ of rows X (m, d), (m,), positive on the side of positive examples. Eq. 3, fsm-tree."""
         f: Numbers = np.full(len(X), self.b)
         for part, _, products in self._products(X):
             f[part] += products
@@ -230,13 +230,13 @@ class HyperplaneQuery(_KernelSum):
         return f
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (1, m) float32, smaller is better."""
+        """Return the scores (1, m) float32 of rows X (m, d); smaller is better."""
         distance = self.distance(X)
         return (np.abs(distance) if self.kind == "frontier" else -distance)[None, :].astype(np.float32)
 
 
 class CentreQuery(_KernelSum):
-    """Scores rows by their distance to c = Σ aᵢφ(xᵢ): √(K(p, p) − 2 Σ aᵢK(p, xᵢ) + ΣΣ aᵢaⱼK(xᵢ, xⱼ)).
+    """Query by the distance to c = Σ aᵢφ(xᵢ): √(K(p, p) − 2 Σ aᵢK(p, xᵢ) + ΣΣ aᵢaⱼK(xᵢ, xⱼ)).
 
     c can be a row, a mean of rows or the centre of an SVDD: Tax and Duin, "Support vector data description" (2004),
     Eq. 15; distances as in §3 of fsm-tree.
@@ -276,7 +276,7 @@ class CentreQuery(_KernelSum):
         return np.sqrt(squares, out=squares)
 
     def score(self, X: Vectors) -> Vectors:
-        """(m, d) to (1, m) float32, smaller is better."""
+        """Return the scores (1, m) float32 of rows X (m, d); smaller is better."""
         return self.distance(X)[None, :].astype(np.float32)
 
 

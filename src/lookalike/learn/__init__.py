@@ -8,7 +8,7 @@ Metrics trained by gradient descent:
 - `wsabie`: a projection together with a linear classifier (`Wsabie`, `Jscl`).
 - `training`: the training loop, initialisation and early stopping that these share.
 
-Metrics with a closed-form solution, or as convex problems:
+Metrics with a closed-form solution, or learned by convex optimisation:
 
 - `linear`: Fisher's linear discriminants, ridge regression, inverse covariance (`Fda`, `Ridge`, `InverseCovariance`).
 - `chunklets`: from covariances within groups of rows (`Rca`, `Dca`).

@@ -1,8 +1,8 @@
 """DFK: Fisher scores with learned weights and a learned mixture, such that items with common labels are close together.
 
 Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image retrieval" (dfk), Algorithm 1 in mini-batches. An
-item is one row or a set of rows. Euclidean distance between transformed items is the learned distance. We derived
-Eq. 8–11 again, because the printed label similarity is always negative, and Eq. 10–11 lack a factor.
+item is one row or a set of rows. Euclidean distance between transformed items is the learned distance. We re-derived
+Eq. 8–11, because the printed label similarity is always negative, and Eq. 10–11 lack a factor.
 """
 
 from dataclasses import dataclass, field
@@ -52,12 +52,12 @@ class Dfk(TransformerMixin, BaseEstimator):
     EM fits the mixture. Then training maximises the mean of Σ_j s_ij p_ij over the weights w of the scores' columns and
     over the mixture: p are soft nearest neighbours, and s grows with the number of labels that two items share. Scores
     are divided by the root of their Fisher information, weighted by √w, replaced by their signed roots and scaled to
-    one length. √w = exp(v), σ = σ₀ exp(t) and α = softmax(a) stay valid in every step.
+    a common length. √w = exp(v), σ = σ₀ exp(t) and α = softmax(a) stay valid in every step.
 
     Parameters
     ----------
     k : number of Gaussians; at most the number of rows.
-    batch : items per step; a step computes batch² distances. If there are no more items, a step uses all of them.
+    batch : items per step; a step computes batch² distances. With fewer items, a step uses all of them.
     max_iterations : maximum number of steps; 0 gives the plain Fisher kernel.
     validation : share of the items (at most 1,000), below 1, held out to decide when to stop, by mean average
         precision; the best parameters are kept. 0 runs all steps and keeps the last parameters.
@@ -216,7 +216,7 @@ class Objective:
         R = fisher.rooted(scored)
         products, lengths = _products(R)  # (n, n), (n,)
         value, M = neighbour_objective(scale**2 * products, y)
-        M *= 2 * scale**2  # times V, the roots scaled to unit length, this is the gradient by V
+        M *= 2 * scale**2  # times V, the roots scaled to unit length, this is the gradient w.r.t. V
         each = xp.arange(M.shape[0], device=array_api_compat.device(M))
         M[each, each] -= xp.sum(M * products, axis=1)  # remove the part along V, which only changes its length
         M /= lengths
@@ -225,7 +225,7 @@ class Objective:
         return -value, -xp.concat([found.logs, self._by_mixture(mixture, found)])
 
     def _by_mixture(self, mixture: Mixture, found: Gradients) -> Array:
-        """Convert gradients by means, deviations and weights to those by u, t and a, in one array."""
+        """Convert gradients w.r.t. means, deviations and weights to those w.r.t. u, t and a, in one array."""
         xp = namespace(found.alphas)
 
         def cast(values: NDArray[np.float64]) -> Array:
@@ -241,7 +241,7 @@ class Objective:
 def neighbour_objective(products: Array, y: Array) -> tuple[Array, Array]:
     """Return the mean over items of Σ_j s_ij p_ij (Eq. 9) and L (n, n), from inner products (n, n) of weighted scores.
 
-    n ≥ 2. L is the Laplacian of ∂O/∂D: 2L times the weighted scores is the gradient by them; its rows sum to 0. Labels
+    n ≥ 2. L is the Laplacian of ∂O/∂D: 2L times the weighted scores is the gradient w.r.t. them; rows sum to 0. Labels
     y are as in `label_similarity`. With one label per item, this is the objective of NCA (Goldberger et al. 2004).
     """
     xp, n = namespace(products), products.shape[0]

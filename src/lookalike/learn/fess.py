@@ -112,7 +112,7 @@ class Fess(TransformerMixin, BaseEstimator):
 class Pd(Fess):
     """Posterior divergence: the effect of an item on the mixture in one step of incremental EM.
 
-    N is the number of items fitted on, θ the mixture, θ⁺ the mixture after the step, and g the posteriors of the item.
+    N is the number of training items, θ the mixture, θ⁺ the mixture after the step, and g the posteriors of the item.
     The coordinates for each Gaussian are the effect on the other items, Nα log(α⁺ / α) and, column by column,
     −Nα KL(N(u, σ²) ‖ N(u⁺, σ⁺²)); the fit of the item, g log α⁺ and g log N(x; u⁺, σ⁺²); and −g log g. Their sum is the
     increase of the bound on the log-likelihood of all items. Everything else is as in `Fess`.
@@ -179,6 +179,6 @@ def summarise(mixture: Mixture, rows: Array, starts: NDArray[np.int64]) -> tuple
 
 
 def log_densities(gaussians: Gaussians, moments: Moments, variances: Array) -> Array:
-    """Σ g log N(x; u, σ²), column by column, for Gaussians of these variances (of z): (n, k, d)."""
+    """Return Σ g log N(x; u, σ²), column by column, for Gaussians of these variances (of z): (n, k, d)."""
     xp, counts = namespace(moments.counts), moments.counts[:, :, None]
     return -(counts * xp.log(2 * math.pi * variances * gaussians.units**2) + moments.squares / variances) / 2

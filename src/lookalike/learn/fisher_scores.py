@@ -1,7 +1,7 @@
-"""Fisher scores of a mixture of Gaussians: the gradient of an item's log-likelihood by the mixture's parameters.
+"""Fisher scores of a mixture of Gaussians: gradients of log-likelihoods w.r.t. the mixture's parameters.
 
 Wang, Li & Liu 2013, "Learning discriminative Fisher kernel for image retrieval" (dfk), Eq. 3, 5–7, and the gradients
-that DFK needs, Eq. 10–11. We derived them again, including the dependence of posteriors on the mixture, which the paper
+that DFK needs, Eq. 10–11. We re-derived them, including the dependence of posteriors on the mixture, which the paper
 omits. Eq. 6 holds for each Gaussian separately. Weights are parameterised by a softmax, because weights that sum to 1
 have k - 1 degrees of freedom, not k. An item has one row or many. scikit-learn is not imported here: processes that
 only extract features do not need it.
@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients by all parameters that scores depend on."""
+    """Gradients with respect to all parameters that scores depend on."""
 
     logs: Array  # (k(2d + 1),), by the logarithms of `roots`
     alphas: Array  # (k,), treated as k independent numbers
@@ -136,10 +136,10 @@ class FisherScores:
         return R
 
     def backward(self, scored: Scored, R: Array, M: Array, learned: str = "all") -> Gradients:
-        """Return gradients of a function whose gradient by R (k, 2d + 1, n), the roots of scores U, is R M, M (n, n).
+        """Backpropagate R M, the gradient with respect to R (k, 2d + 1, n), the roots of the scores U; M is (n, n).
 
         `learned` is "all"; "fixed": posteriors are treated as constants, as in the paper's Eq. 10–11; or "weights":
-        only the gradient by the roots, all others are zero. R and U are overwritten; H is the gradient by U.
+        only the gradient w.r.t. the roots, all others are zero. Overwrites R and U; H is the gradient w.r.t. U.
         """
         xp, d, U, counts, buffers = self.xp, self.d, scored.U, scored.counts, scored.buffers
         logs = xp.empty_like(U[:, :, 0])  # (k, 2d + 1)
@@ -321,7 +321,7 @@ def group_rows(starts: NDArray[np.int64], row_bytes: int, item_bytes: int, X: Ar
 
 
 class Buffers:
-    """Arrays by name, reused from one training step to the next, because new memory is slow.
+    """Arrays by name, reused from one training step to the next, because allocating memory is slow.
 
     The content of an array is undefined. The array is valid until its name is requested again.
 

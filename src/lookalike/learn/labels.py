@@ -74,7 +74,7 @@ def encode_labels(y: Array | None, n: int, known: NDArray[Any] | None = None) ->
 
 
 def encode_many(y: Array | None, n: int) -> NDArray[np.int64]:
-    """Encode labels as class numbers (n,), or as 0 and 1 (n, C) if y has several columns; items must differ.
+    """Encode labels as class numbers (n,), or as 0 and 1 (n, C) if y has several columns; not all rows equal.
 
     >>> encode_many(["owl", "cat", "owl"], 3).tolist(), encode_many([[1, 1], [0, 1]], 2).tolist()
     ([1, 0, 1], [[1, 1], [0, 1]])

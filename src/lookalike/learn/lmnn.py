@@ -48,7 +48,7 @@ class Lmnn(TrainedProjection):
     max_iterations : maximum number of steps.
     measure : validation score on a fifth of each class, used to decide when to stop: "top1" (the class of most of the
         k nearest; ties broken by their share), "top5" (the right class among the first five) or "map" (retrieval by
-        cosine). Afterwards, up to 100,000 rows are all trained on, for the best number of steps.
+        cosine). If there are at most 100,000 rows, the model is then retrained on all, for the best number of steps.
     random_state : random seed of the validation part and of the batches.
 
     Attributes
@@ -265,7 +265,7 @@ class Loss(NamedTuple):
 
 
 def triplet_loss(W: Array, X: Array, q: int, targets: Targets) -> Loss:
-    """Return the mean of Eq. 35 over the triplets of a batch, and its gradient by W, without forming triplets.
+    """Return the mean of Eq. 35 over the triplets of a batch, and its gradient w.r.t. W, without forming triplets.
 
     The first q rows of X (m, d) belong to one class; each is a query and a possible target. The others are negatives.
     Eq. 42 and Algorithm 1 of the paper disagree about signs; finite differences of Eq. 36 confirm those used here.

@@ -64,7 +64,7 @@ def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
 
 
 def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
-    """Return the same by Euclidean distance; rows that share a label are relevant; y is as in `alike`.
+    """Return the mean average precision by Euclidean distance; rows that share a label are relevant; y as in `alike`.
 
     >>> retrieval(np.array([[0.0], [1.0], [5.0], [6.0]]), np.array([0, 0, 1, 1]))
     1.0

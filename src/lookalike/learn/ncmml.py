@@ -64,7 +64,7 @@ class Likelihood:
 
 
 class InnerProducts(Likelihood):
-    """The same with inner products and one bias per class (Eq. 27); parameters are W and the biases in one vector."""
+    """`Likelihood` with inner products and one bias per class (Eq. 27); parameters: W and the biases, in one vector."""
 
     def step(self) -> Step:
         """Return the function that computes the loss of a batch and its gradient."""
@@ -81,7 +81,7 @@ class InnerProducts(Likelihood):
         return unpack(parameters, d, C)[0]
 
     def condition(self, gradient: Array) -> Array:
-        """Return the preconditioned gradient by W, and the gradient by the biases, in one vector."""
+        """Return the preconditioned gradient w.r.t. W and the gradient w.r.t. the biases, in one vector."""
         C, d = self.centroids.shape
         W, biases = unpack(gradient, d, C)
         return pack(self.start.condition(W), biases) / self.start.first
@@ -99,8 +99,8 @@ class Ncmml(TrainedProjection):
     rate : step size, for rows scaled to a variance of one along the first direction of the whitened rows.
     batch : rows per step.
     max_iterations : maximum number of steps.
-    validation : share of each class, below 1, held out to decide when to stop; afterwards, up to 100,000 rows are all
-        trained on, for the best number of steps. 0 runs all steps and keeps the last W.
+    validation : share of each class, below 1, held out to decide when to stop; afterwards, with at most 100,000 rows,
+        the model is retrained on all of them for the best number of steps. 0 runs all steps and keeps the last W.
     measure : validation score: "top1" (the right class is first), "top5" (among the first five; ties broken by top-1)
         or "map" (retrieval by cosine, for which training should stop much earlier).
     random_state : random seed of the validation part and of the batches.
@@ -259,7 +259,7 @@ def class_means(rows: Rows, y: NDArray[np.int64], C: int, W: Array) -> Array:
 
 
 def likelihood_step(centroids: Array, owners: Array | None, centre: Array) -> Step:
-    """Return a step: the loss −mean ln p(y|x) of a batch and its gradient by W, for centroids (K, d).
+    """Return a step: the loss −mean ln p(y|x) of a batch and its gradient w.r.t. W, for centroids (K, d).
 
     `owners` (K,) are the classes of the centroids. p(c|x) is the sum of exp(−½‖Wx − Wm‖²) over the centroids of c,
     normalised (Eq. 21–22); without owners, each centroid is the mean of a class (Eq. 5). Differences of rows and
@@ -280,7 +280,7 @@ def likelihood_step(centroids: Array, owners: Array | None, centre: Array) -> St
 
 
 def inner_product_step(means: Array, centre: Array, unit: float) -> Step:
-    """Return the same with inner products: p(c|x) ∝ exp(xᵀWᵀWμ_c + s_c), Eq. 27; parameters are `pack(W, s / unit)`.
+    """Return a step for inner products: p(c|x) ∝ exp(xᵀWᵀWμ_c + s_c), Eq. 27; parameters are `pack(W, s / unit)`.
 
     If a batch has fewer than D rows, its rows are projected twice instead of projecting the class means.
     """
@@ -306,7 +306,7 @@ def inner_product_step(means: Array, centre: Array, unit: float) -> Step:
 
 
 def pack(W: Array, t: Array) -> Array:
-    """Join a matrix and a vector in one vector."""
+    """Concatenate a matrix and a vector into one vector."""
     xp = namespace(W)
     return xp.concat([xp.reshape(W, (-1,)), t])
 

@@ -55,7 +55,7 @@ class Picked:
 
 
 def blocks(X: Rows) -> Iterator[tuple[slice, Array]]:
-    """Yield all rows, block by block, as finite floats of their own type."""
+    """Yield all rows, block by block, as floats of the same array type; raise InputError if one is not finite."""
     for part in chunks(X.shape[0], row_bytes=16 * X.shape[1]):
         yield part, check_rows(X[part])
 

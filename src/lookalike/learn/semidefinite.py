@@ -1,4 +1,4 @@
-"""MMC, DML-eig and SDPM: metrics as convex problems over matrices B ⪰ 0 of trace 1.
+"""MMC, DML-eig and SDPM: metrics learned by convex optimisation over matrices B ⪰ 0 of trace 1.
 
 MMC (Xing et al., "Distance metric learning with application to clustering with side-information", NIPS 2002) and
 DML-eig (Ying & Li, "Distance metric learning with eigenvalue optimization", JMLR 2012) learn from similar (`alike`)
@@ -41,7 +41,7 @@ TRIPLET_LIMITS: dict[str, Limit] = {
 
 
 class Mmc(Projection):
-    """Xing's metric: the largest mean distance of dissimilar pairs with a mean squared distance of 1 of similar pairs.
+    """Xing's metric: maximises the mean distance of dissimilar pairs, with similar pairs at a mean square of 1.
 
     Maximises the mean of ‖x − x'‖_A over dissimilar pairs, by projected gradients. The optimal value is unique, and
     `gap_` bounds the distance to it.
@@ -106,7 +106,7 @@ class Mmc(Projection):
 
 
 class DmlEig(Mmc):
-    """DML-eig: the largest distance of the closest dissimilar pair.
+    """DML-eig: the metric that maximises the distance of the closest dissimilar pair.
 
     Maximises the smallest ‖x − x'‖²_A over dissimilar pairs, smoothed by a soft minimum with a temperature of a
     hundredth of the mean. Each Frank-Wolfe step adds the direction in which the closest pairs differ most.
@@ -267,14 +267,14 @@ def draw_pairs(
 
 
 def mean_distance(B: Matrix, far: Matrix) -> tuple[float, Matrix]:
-    """Return the mean of √(δᵀBδ) and its gradient by B."""
+    """Return the mean of √(δᵀBδ) and its gradient with respect to B."""
     squares = np.einsum("md,md->m", far @ B, far)
     roots = np.sqrt(np.maximum(squares, max(TINY**2 * squares.mean(), np.finfo(np.float64).tiny)))
     return float(roots.mean()), (far / (2 * len(far) * roots[:, None])).T @ far
 
 
 def least_distance(B: Matrix, far: Matrix, mu: float) -> tuple[float, Matrix]:
-    """Return −μ log mean exp(−δᵀBδ / μ) and its gradient by B."""
+    """Return −μ log mean exp(−δᵀBδ / μ) and its gradient with respect to B."""
     squares = np.einsum("md,md->m", far @ B, far)
     least = squares.min()
     weights = np.exp((least - squares) / mu)
@@ -282,7 +282,7 @@ def least_distance(B: Matrix, far: Matrix, mu: float) -> tuple[float, Matrix]:
 
 
 def margin(B: Matrix, near: Matrix, far: Matrix, cost: float) -> tuple[float, Matrix]:
-    """Return the maximum over ρ ≥ 0 of ρ − C · mean max(0, ρ − m)², and its gradient by B, from differences (m, d)."""
+    """Return the maximum over ρ ≥ 0 of ρ − C · mean max(0, ρ − m)², and its gradient w.r.t. B. Differences: (m, d)."""
     margins = np.einsum("md,md->m", far @ B, far) - np.einsum("md,md->m", near @ B, near)
     rising = np.sort(margins)
     counts = np.arange(1, len(margins) + 1)

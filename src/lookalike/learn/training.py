@@ -39,7 +39,7 @@ MAX_WHITENED = 512
 """Maximum number of whitened directions: along the others, classes vary so little that λ dominates."""
 
 Step: TypeAlias = Callable[[Array, Array, Array], tuple[Any, Array]]
-"""`step(W, rows, labels)` returns the loss of a batch and its gradient by W."""
+"""`step(W, rows, labels)` returns the loss of a batch and its gradient with respect to W."""
 
 Draw: TypeAlias = Callable[[np.random.Generator], Any]
 """`draw(random)` returns the row numbers (m,) of a batch, in the order that the step expects."""
@@ -154,7 +154,7 @@ def _batches(
 
 
 class Adam:
-    """Adam as a `condition` of `train`: gradients divided by their running magnitude. Use one object per training.
+    """Adam as a `condition` of `train`: gradients divided by their running magnitude. Use one object per run.
 
     Kingma & Ba, "Adam: a method for stochastic optimization", ICLR 2015, Algorithm 1. NumPy or torch.
 
@@ -284,7 +284,7 @@ class Start(NamedTuple):
     kept: Array  # (r,) float32: λ / (σ² + λ), the share of their variances that remains after whitening
 
     def condition(self, gradient: Array) -> Array:
-        """Multiply a gradient by W (D, d) by λ(Σ + λI)⁻¹, Σ the covariance within classes: descent in whitened rows.
+        """Multiply a gradient (D, d) w.r.t. W by λ(Σ + λI)⁻¹, Σ the covariance within classes: whitened descent.
 
         Otherwise, directions in which classes vary a lot would dominate the others.
         """

@@ -25,7 +25,7 @@ LIMITS: dict[str, Limit] = {"dim": COUNT, "rate": POSITIVE, "batch": COUNT, "max
 
 
 def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
-    """Return the mean WARP loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
+    """Return the mean WARP loss of class scores (m, C) for classes y (m,), and its gradient w.r.t. them.
 
     Each of the r classes that score higher than the right one minus a margin of 1 adds its hinge loss times
     (1 + 1/2 + … + 1/r) / r. The paper estimates r by sampling classes; here, all classes are counted.
@@ -48,7 +48,7 @@ def rank_loss(scores: Array, y: Array) -> tuple[Any, Array]:
 
 
 def hinge_loss(scores: Array, y: Array) -> tuple[Any, Array]:
-    """Return the mean hinge loss of class scores (m, C) for classes y (m,), and its gradient by the scores.
+    """Return the mean hinge loss of class scores (m, C) for classes y (m,), and its gradient w.r.t. them.
 
     The right class should score at least 1, the others at most -1. The others together have the same weight as the
     right class; otherwise, many classes would dominate it.

@@ -124,7 +124,7 @@ class Access:
         return token
 
     def remove(self, name: str) -> None:
-        """Remove a user's token. The service rejects it from the next request on."""
+        """Remove a user's token. The service rejects it starting with the next request."""
         known = [entry.name for entry in self.entries()]
         if name not in known:
             raise UnknownNameError("token", name, known)
@@ -236,7 +236,7 @@ def cookie_serializer(entry: Entry) -> URLSafeTimedSerializer:
 
 
 class Visible:
-    """Converts paths and messages to the form that a user may see. Create one per request: sources are read once."""
+    """Converter of paths and messages to the form that a user may see. One per request: sources are read once."""
 
     def __init__(self, collection: Collection, person: Person):
         self._collection = collection

@@ -123,7 +123,7 @@ def check_tokens(collection: Collection, settings: Settings) -> None:
 
 
 def bind(settings: Settings) -> socket.socket:
-    """Return the listening socket; InputError if the address cannot be used."""
+    """Return the listening socket; raise InputError if the address cannot be used."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(*found[:3])  # with the protocol; otherwise asyncio keeps Nagle's delay of 40 ms

@@ -31,7 +31,7 @@ class Metrics:
             counts[next((i for i, edge in enumerate(BUCKETS) if seconds <= edge), len(BUCKETS))] += 1
 
     def count(self, event: str, n: int = 1) -> None:
-        """Count another kind of event."""
+        """Count an event other than a request."""
         with self._lock:
             self._events[event] += n
 

@@ -348,7 +348,7 @@ class ExplanationOut(TypedDict):
 
 
 class NameIn(RequestModel):
-    """A class."""
+    """The name of a class."""
 
     name: Name
 

@@ -37,7 +37,7 @@ class RateLimiter:
         return sum(map(len, self._left.values()))
 
     def check(self, kind: str, client: str) -> None:
-        """Take one token from the client's bucket; Problem 429 if the bucket is empty."""
+        """Take one token from the client's bucket; raise Problem 429 if the bucket is empty."""
         wait = self.take(kind, client)
         if wait:
             reason = "Too many wrong tokens were sent" if kind in WRONG_CREDENTIALS else "Too many requests"

@@ -81,7 +81,7 @@ class Service:
         return number is not None and self.collection.has([number])
 
     def item(self, id: str) -> Item:
-        """Return an item; Problem 404 if it does not exist."""
+        """Return an item; raise Problem 404 if it does not exist."""
         number = parse_id(id)
         found = {} if number is None else self.collection.get([number])
         if number is None or number not in found:
@@ -89,7 +89,7 @@ class Service:
         return found[number]
 
     def read(self, item: Item) -> bytes:
-        """Return the bytes of an item's file; Problem 404 if the file is missing or has changed."""
+        """Return the bytes of an item's file; raise Problem 404 if the file is missing or has changed."""
         try:
             return self.collection.read(item)
         except ImageError as error:
@@ -112,7 +112,7 @@ class Service:
             raise not_found(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 
     def upload(self, id: str) -> Upload:
-        """Return an upload; Problem 404 if it is no longer cached."""
+        """Return an upload; raise Problem 404 if it is no longer cached."""
         found = self.uploads.get(id)
         if found is None:
             raise not_found("This upload has expired. Send the picture again.")
@@ -185,7 +185,7 @@ def service_of(request: Request) -> Service:
 
 
 def person_of(request: Request) -> Person:
-    """Return the user who sent a request; Problem 401 without a valid token."""
+    """Return the user who sent a request; raise Problem 401 without a valid token."""
     found: Person | None = request.scope["state"].get("person")
     if found is None:
         raise token_needed()

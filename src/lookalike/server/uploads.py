@@ -1,4 +1,4 @@
-"""Pictures that clients upload: to search with (`Uploads`, in memory), or to add (`save_files`, on the disk).
+"""Pictures that clients upload: to search with (`Uploads`, in memory), or to add (`save_files`, on disk).
 
 Separate processes with limits on memory and time decode uploads, and return pixels in the size that a search needs.
 Files to add are written to COLLECTION/uploads, a source like any other. Their names start with the id of the picture,

@@ -271,7 +271,7 @@ class _BackupRun:
                     file.unlink()
 
     def _store_catalogue(self) -> bool:
-        """Store the catalogue and the files it refers to; returns False if another process replaced one of them."""
+        """Store the catalogue and the files it refers to; return False if another process replaced one of them."""
         copied = self._store_database("catalogue.sqlite")
         with closing(_open_copy(copied)) as db:
             version = read_version(db)
@@ -367,7 +367,7 @@ class _BackupRun:
             )
 
     def _reuse_known(self, name: str, key: str) -> bool:
-        """Reuse the content in the previous backup without reading the collection; returns False if there is none."""
+        """Reuse the content in the previous backup without reading the collection; return False if there is none."""
         entry = self._known.get(name)
         if entry is None or entry.key != key or not self._has(entry):
             return False

@@ -40,7 +40,7 @@ def check_label(label: str, what: str = "A label") -> bytes:
 
 
 def normalize_label(label: str) -> str:
-    """Return the normal form of a new name: composed letters (NFC), no surrounding blanks.
+    """Return the normal form of a new name: composed letters (NFC), no surrounding whitespace.
 
     >>> normalize_label(" cafe\u0301 ") == "caf\u00e9"
     True
@@ -87,7 +87,7 @@ class ClassNames:
     def canonical_names(self, names: Iterable[str], *, new: bool = False) -> dict[str, str]:
         """Return the name to use for each of these: that of an existing class, otherwise the normalised one.
 
-        Names that differ only in surrounding blanks or in the composition of letters are the same name. Existing
+        Names that differ only in surrounding whitespace or in letter composition are the same name. Existing
         classes with both spellings are not changed. `new`: unknown names can become classes, so they are checked.
         """
         found: dict[str, str] = {}
@@ -116,7 +116,7 @@ class ClassNames:
             return [Membership(*row) for row in db.execute(query, [check_label(name)])]
 
     def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
-        """Add items to a new or existing class; returns how many were not in it."""
+        """Add items to a new or existing class; return how many were not in it."""
         label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
         rows = [(int(item), label, who, text(source), now) for item in items]
         with self._db.transaction() as db:
@@ -127,7 +127,7 @@ class ClassNames:
             return max(0, db.executemany(f"{_INSERT_LABEL} VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)", rows).rowcount)
 
     def rename(self, old: str, new: str) -> int:
-        """Rename a class, also in sessions and in the hierarchy; returns the number of its pictures."""
+        """Rename a class, also in sessions and in the hierarchy; return the number of its pictures."""
         before, after = check_label(old), check_label(new, "The name of a class")
         with self._db.transaction() as db:
             self.check(old)
@@ -150,7 +150,7 @@ class ClassNames:
         return n
 
     def merge(self, names: Sequence[str], into: str) -> int:
-        """Merge classes; returns the number of pictures. Items that were rejected for all of them stay rejected."""
+        """Merge classes; return the number of pictures. Items that were rejected for all of them stay rejected."""
         after = check_label(into, "The name of a class")
         labels = [check_label(name) for name in dict.fromkeys(names)]
         if len(labels) < 2:
@@ -175,7 +175,7 @@ class ClassNames:
             return _count(db, after)
 
     def split(self, name: str, new: str, items: Sequence[int], *, author: str) -> int:
-        """Move some pictures of a class to a new class; returns how many."""
+        """Move some pictures of a class to a new class; return how many."""
         before, after = check_label(name), check_label(new, "The name of a class")
         inside = f"label = {TEXT} AND item IN (SELECT value FROM json_each(?))"
         who, given = check_text(author), sorted(set(map(int, items)))
@@ -197,7 +197,7 @@ class ClassNames:
         return found
 
     def delete(self, name: str) -> int:
-        """Remove a class with its labels, predictions and rejections; returns the number of labels."""
+        """Remove a class with its labels, predictions and rejections; return the number of labels."""
         label = check_label(name)
         with self._db.transaction() as db:
             self.check(name)
@@ -284,7 +284,7 @@ class Predictions:
     def add(
         self, rows: Iterable[tuple[int, str, float]], *, space: str, model: str, replace_all: bool = False
     ) -> dict[str, int]:
-        """Save predictions as (item, label, probability); returns how many were saved for each label.
+        """Save predictions as (item, label, probability); return how many were saved for each label.
 
         Predictions for labelled items and of rejected classes are skipped. `replace_all` replaces all predictions, not
         only those of the same items.
@@ -325,7 +325,7 @@ class Predictions:
         return found
 
     def confirm(self, label: str, items: Sequence[int], *, author: str) -> int:
-        """Turn predictions into labels with the source "confirmed"; returns how many. Items with the label are skipped.
+        """Turn predictions into labels with the source "confirmed"; return how many. Items with the label are skipped.
 
         Raises InputError if an item has neither the prediction nor the label.
         """
@@ -347,7 +347,7 @@ class Predictions:
             return max(0, db.executemany(insert, rows).rowcount)
 
     def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
-        """Reject a class for items, so it is never predicted again; returns how many predictions were removed."""
+        """Reject a class for items, so it is never predicted again; return how many predictions were removed."""
         name, who = check_label(label), check_text(author)
         given = sorted(set(map(int, items)))
         wanted = write_ids(given)
@@ -398,7 +398,7 @@ def _count(db: sqlite3.Connection, label: bytes) -> int:
 
 
 def _move(db: sqlite3.Connection, before: bytes, after: bytes) -> int:
-    """Move all labels and predictions of a class to another class; returns the number of labels."""
+    """Move all labels and predictions of a class to another class; return the number of labels."""
     n = _count(db, before)
     db.execute(
         f"INSERT OR IGNORE INTO classes (name, author, at) SELECT {TEXT}, author, at FROM classes WHERE name = {TEXT}",

@@ -127,7 +127,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit all changes of the block or none. They are on the disk when it ends."""
+        """Commit all changes of the block or none. They are on disk when the block ends."""
         self.check_not_replaced()  # changes to a file that was moved or removed would be lost
         with database_errors(self.path), self._held() as db:
             assert not db.in_transaction, "transactions do not nest"
@@ -256,7 +256,7 @@ class Database:
 
 
 def create_database(path: Path, migrations: Sequence[str]) -> None:
-    """Create an empty database. It gets its name when it is complete, and is on the disk when this returns."""
+    """Create an empty database. It gets its name when it is complete, and is on disk when this returns."""
     left_over = [path.with_name(path.name + ending) for ending in LEFT_OVER]
     for found in left_over:
         found.unlink(missing_ok=True)
@@ -386,7 +386,7 @@ def unhex(text: str) -> str:
 
 
 def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = (), *, as_they_come: bool = False) -> Ids:
-    """Return the ids that a query selects, (n,) int64, ascending, or in its order with `as_they_come`."""
+    """Return the ids that a query selects, (n,) int64, ascending, or in query order with `as_they_come`."""
     try:
         # One string is three times faster than one row per id.
         joined = f"WITH found (id) AS ({query}) SELECT coalesce(group_concat(id), '') FROM found"

@@ -1,7 +1,7 @@
 """The directory of a collection: `Store` opens it, locks it for one writer, and changes it in transactions.
 
     catalogue.sqlite    items, paths, spaces     vectors/   segments            models/    fitted transforms and coders
-    judgements.sqlite   judgements of users      indexes/   index structures    lock       held by the one writer
+    judgements.sqlite   labels and sessions      indexes/   index structures    lock       held by the one writer
     derived/            values that can be recomputed: groups of duplicates, maps, a copy of the class model
     reserve             disk space that is freed if the disk is full and pictures are removed
     access.json, jobs.sqlite, jobs.lock, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
@@ -126,7 +126,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Commit all changes to the catalogue or none. They are on the disk when it ends. Only inside `writer`."""
+        """Commit all changes to the catalogue or none. They are on disk when the block ends. Only inside `writer`."""
         self._check_writer()
         self._catalogue.check_not_replaced()
         try:
@@ -154,7 +154,7 @@ class Store:
         return work()
 
     def remove(self, ids: Iterable[int]) -> int:
-        """Remove items, their paths and their vectors; returns how many were removed. Needs a transaction."""
+        """Remove items, their paths and their vectors; return how many were removed. Needs a transaction."""
         removed = sorted(ids)
         self.vectors.remove(np.array(removed, np.int64))
         return self.items.remove(removed)
@@ -345,7 +345,7 @@ class Store:
 
 
 def take_writer_lock(folder: Path, wait_s: float) -> int:
-    """Take the writer lock of a collection; returns a file descriptor that holds it until it is closed."""
+    """Take the writer lock of a collection; return a file descriptor that holds it until it is closed."""
     deadline = time.monotonic() + wait_s
     with file_errors(folder / "lock"):
         try:

@@ -263,21 +263,21 @@ class Items:
         self._db.writing().executemany(update, [(content, item) for item, content in contents.items()])
 
     def link(self, rows: Sequence[tuple[str, int, int, int]]) -> list[int]:
-        """Add paths of items as (path, size, mtime_ns, item); returns the items that lost their last path."""
+        """Add paths of items as (path, size, mtime_ns, item); return the items that lost their last path."""
         return self._save_paths([(*row, None) for row in rows])
 
     def skip(self, rows: Sequence[tuple[str, int, int, str]]) -> list[int]:
-        """Add skipped paths as (path, size, mtime_ns, reason); returns the items that lost their last path."""
+        """Add skipped paths as (path, size, mtime_ns, reason); return the items that lost their last path."""
         return self._save_paths([(*row[:3], None, text(row[3])) for row in rows])
 
     def unlink(self, paths: Sequence[str]) -> list[int]:
-        """Remove paths; returns the items that lost their last path."""
+        """Remove paths; return the items that lost their last path."""
         before = [seen.item for seen in self.seen(paths).values()]
         self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", [[text(p)] for p in paths])
         return self._without_path(before)
 
     def remove(self, ids: Sequence[int]) -> int:
-        """Remove items and their paths; returns how many were removed. The caller must remove their vectors."""
+        """Remove items and their paths; return how many were removed. The caller must remove their vectors."""
         delete = "DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))"
         return sum(self._db.writing().execute(delete, [part]).rowcount for part in batches(ids, BATCH))
 

@@ -83,7 +83,7 @@ class JobLedger:
         self._resources.close()
 
     def _commit(self, change: Callable[[Connection], Cursor]) -> Cursor:
-        """Commit a change. It is on the disk when this returns."""
+        """Commit a change. It is on disk when this returns."""
         with _repaired_without_backup():
             try:
                 with self._database.transaction() as db:
@@ -94,7 +94,7 @@ class JobLedger:
                     return change(db)
 
     def _migrate(self, collection: Path, is_job: Callable[[Fields], bool]) -> list[str]:
-        """Move the jobs of an older version to the table; returns a sentence for each damaged file.
+        """Move the jobs of an older version to the table; return a sentence for each damaged file.
 
         The rows are committed before the first file is removed, and no job changes before the last file is removed. A
         service that is killed in between leaves files with the same fields as rows. The next service ignores them.

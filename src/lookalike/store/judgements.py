@@ -50,7 +50,7 @@ class Judgements:
             return int(db.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> int:
-        """Add labels as (item, label); returns how many were new. An existing label keeps its author and source.
+        """Add labels as (item, label); return how many were new. An existing label keeps its author and source.
 
         `source` is the origin of the label: "csv", "folder", "hand" …
         """
@@ -61,7 +61,7 @@ class Judgements:
             return max(0, db.executemany(insert, values).rowcount)
 
     def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
-        """Remove labels, given as (item, label); returns how many were removed."""
+        """Remove labels, given as (item, label); return how many were removed."""
         values = [(int(item), check_label(label)) for item, label in rows]
         with self.database.transaction() as db:
             delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
@@ -111,7 +111,7 @@ class Judgements:
             return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
 
     def finish(self, session: str, name: str) -> int:
-        """Finish a session: label its positive items with `name`; returns how many labels are new.
+        """Finish a session: label its positive items with `name`; return how many labels are new.
 
         The author and time of a label are those of the mark. Negative items stay in the session, and predictions of the
         label for them are removed.
@@ -158,7 +158,7 @@ class NotDuplicates:
             return int(db.execute("SELECT count(*) FROM apart").fetchone()[0])
 
     def add(self, items: Iterable[int], *, author: str) -> int:
-        """Mark these items as not duplicates of each other; returns how many pairs are new.
+        """Mark these items as not duplicates of each other; return how many pairs are new.
 
         A single item is paired with itself, so its copies at several paths are not reported as duplicates.
         """
@@ -169,7 +169,7 @@ class NotDuplicates:
             return max(0, db.executemany(insert, rows).rowcount)
 
     def remove(self, items: Iterable[int]) -> int:
-        """Remove the pairs of these items; returns how many were removed."""
+        """Remove the pairs of these items; return how many were removed."""
         with self._db.transaction() as db:
             return max(0, db.executemany("DELETE FROM apart WHERE first = ? AND second = ?", _pairs(items)).rowcount)
 

@@ -25,7 +25,7 @@ from lookalike.store.npy_files import DIGEST_BYTES, read_header
 
 FORMAT = 1
 MAX_HEADER = 2**20
-"""Largest size of the header in bytes."""
+"""Maximum size of the header in bytes."""
 
 _ARRAY = re.compile(r"(\d{1,6})\.([A-Za-z]\w*_)\.npy")
 

@@ -1,7 +1,7 @@
 """Arrays in .npy files: the rows and ids of a segment, their digests, and safe reading of headers.
 
 A segment consists of two files, `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,). `RowWriter` writes them in chunks.
-Each file gets its name when it is complete and on the disk. `map_rows` opens them as memory maps.
+Each file gets its name when it is complete and on disk. `map_rows` opens them as memory maps.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ HEADER = re.compile(
 
 
 class RowWriter:
-    """Writes one segment. Call `close` at the end, or `discard` after an error.
+    """Writer of one segment. Call `close` at the end, or `discard` after an error.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class RowWriter:
             part.add(rows)
 
     def close(self) -> bytes:
-        """Rename the files into place; returns the digest of their content."""
+        """Rename the files into place; return the digest of their content."""
         for part in self._parts:
             part.close()
         atomic_files.sync_folder(self.target.parent)

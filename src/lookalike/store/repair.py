@@ -40,7 +40,7 @@ ACCEPTED = ("sessions", "events")
 def repair_databases(
     path: Path, backup: Backup | None, *, without_backup: bool = False, wait_s: float = 0.0
 ) -> list[str]:
-    """Make both databases of a collection usable; returns a sentence per repair. Needs the writer lock.
+    """Make both databases of a collection usable; return a sentence per repair. Needs the writer lock.
 
     `without_backup`: replace a damaged database that the backup cannot restore by an empty one. Raises DamagedError if
     a database is damaged and cannot be repaired with these options.
@@ -107,7 +107,7 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
 
 
 def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
-    """Repair the job ledger of a collection, if it has one; returns a sentence per repair.
+    """Repair the job ledger of a collection, if it has one; return a sentence per repair.
 
     A damaged file is replaced by one with the jobs that can be read and those of the backup. This needs the lock of the
     service. Raises LockedError if a service is running.
@@ -154,7 +154,7 @@ def _recover_jobs(file: Path) -> dict[int, str]:
 
 
 def _repair_table(db: sqlite3.Connection, table: str, *, from_backup: bool) -> int:
-    """Repair the damaged rows of one table; returns how many were restored from the backup. Needs a transaction."""
+    """Repair the damaged rows of one table; return how many were restored from the backup. Needs a transaction."""
     info = db.execute(f"PRAGMA table_info({table})").fetchall()
     key = ", ".join(name for _, name, *_, place in info if place)
     others = ", ".join(name for _, name, *_, place in info if not place and name != "digest")
@@ -215,7 +215,7 @@ def _set_format(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
-    """Rebuild SQLite's own indexes; returns a sentence if that repaired the file."""
+    """Rebuild SQLite's own indexes; return a sentence if that repaired the file."""
     if _is_missing(file) or _problem(file, migrations) is None:  # connecting to an empty file would make it valid
         return []
     try:
@@ -227,7 +227,7 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
 
 
 def _rename_damaged(file: Path) -> Path | None:
-    """Rename a damaged database and its logs; returns the new path, or None if there was no file."""
+    """Rename a damaged database and its logs; return the new path, or None if there was no file."""
     damaged = damaged_name(file)
     with file_errors(file):
         for ending in LOGS:

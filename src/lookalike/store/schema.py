@@ -244,7 +244,7 @@ def make_schema(migrations: Sequence[str]) -> dict[str, str]:
 
 
 def read_schema(db: sqlite3.Connection) -> dict[str, str]:
-    """Return the statement that creates each table, index, view and trigger, with uniform blanks and quotes."""
+    """Return the statement that creates each table, index, view and trigger, with uniform whitespace and quotes."""
     rows = db.execute("SELECT type, name, sql FROM sqlite_master")
     return {f"{kind} {name}": re.sub(r'[\s"]+', " ", str(sql or "")).strip() for kind, name, sql in rows}
 

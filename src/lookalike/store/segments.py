@@ -150,7 +150,7 @@ def read_stamps(folder: Path, file: str) -> tuple[Stamp, ...]:
 
 
 def choose_blocks(blocks: Sequence[Block], everything: bool) -> list[Block]:
-    """Return the blocks to merge next, or an empty list. `everything`: merge to as few segments as possible."""
+    """Return the blocks to merge next, or an empty list. `everything`: merge into as few segments as possible."""
     live = {block.segment: block.n_live for block in blocks}
     if everything:
         total, dead = sum(live.values()), any(live[block.segment] < len(block.ids) for block in blocks)

@@ -1,7 +1,7 @@
 """Feedback sessions: the pictures that were shown and the marks of users, as a log of events.
 
 The log is append-only: an undo is an event too. Only an open session can be removed, together with its log. Each mark
-is on the disk when its call returns. Changes need no writer lock, so several users and processes can mark pictures at
+is on disk when its call returns. Changes need no writer lock, so several users and processes can mark pictures at
 the same time.
 """
 
@@ -87,7 +87,7 @@ class Sessions:
         marks: Mapping[int, Kind],
         external_examples: Sequence[ExternalExample] = (),
     ) -> str:
-        """Start a session from examples; returns its id, eight hexadecimal digits."""
+        """Start a session from examples; return its id, eight hexadecimal digits."""
         called = None if name is None else check_label(name, "The name of a session")
         session = secrets.token_hex(4)
         insert = (
@@ -137,7 +137,7 @@ class Sessions:
             )
 
     def show(self, session: str, items: Sequence[int], *, author: str) -> int:
-        """Log a new round that shows these items in this order; returns its number, starting at 1."""
+        """Log a new round that shows these items in this order; return its number, starting at 1."""
         with self._db.transaction() as db:
             self.check_open(session)
             number = _last(db, session, "round") + 1
@@ -158,7 +158,7 @@ class Sessions:
             _log(db, session, _last(db, session, "step") + 1, rows, author)
 
     def undo(self, session: str, *, author: str) -> dict[int, Kind]:
-        """Undo the last step of this author that is not undone yet; returns its marks, empty if there is none."""
+        """Undo the last step of this author that is not undone yet; return its marks, empty if there is none."""
         mine = "FROM clicks WHERE session = ? AND author = CAST(? AS TEXT) AND step > 0"
         last = f"SELECT id, kind, item, round, position {mine} AND step = (SELECT max(step) {mine})"
         with self._db.transaction() as db:

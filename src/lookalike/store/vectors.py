@@ -92,7 +92,7 @@ class VectorStore:
     """
 
     def __init__(self, path: Path, database: Database, transaction: Callable[[], AbstractContextManager[Any]]):
-        self.unlink_after_commit: list[Path] = []  # files to unlink once the transaction is on the disk
+        self.unlink_after_commit: list[Path] = []  # files to unlink once the transaction is on disk
         self._path = path
         self._db = database
         self._transaction = transaction
@@ -255,7 +255,7 @@ class VectorStore:
             return {row.file: row.damage or "" for row in list_segments(db, space, quarantined=True)}
 
     def quarantine_damaged(self, space: str, ids: Ids | None = None, *, progress: Progress | None = None) -> list[str]:
-        """Quarantine the segments of a space that do not match their digest; returns their files.
+        """Quarantine the segments of a space that do not match their digest; return their files.
 
         Code that rewrites vectors must call this first, so that damaged rows never get a valid digest. It reads all
         bytes of the segments or, with `ids` (ascending), only of segments that have a live row of one of them. A
@@ -283,7 +283,7 @@ class VectorStore:
                     self._unreadable.pop(row.id, None)
 
     def reconcile(self, space: str) -> int:
-        """Drop live rows without an item, and all except the newest row of each item; returns how many were dropped.
+        """Drop live rows without an item, and all except the newest row of each item; return how many were dropped.
 
         Also corrects the catalogue's counts of dead rows and the dimension of the space. Needs a transaction.
         """
@@ -322,7 +322,7 @@ class VectorStore:
         return self._changed
 
     def quarantine_changed(self) -> list[str]:
-        """Quarantine the changed segments that are damaged; returns their files. Uses its own transactions."""
+        """Quarantine the changed segments that are damaged; return their files. Uses its own transactions."""
         files = []
         for space, changed in self._changed.items():
             blocks = [block for block in self.blocks(space) if block.segment in changed]
@@ -342,7 +342,7 @@ class VectorStore:
         return self._number("SELECT count(*) FROM segments")
 
     def bytes(self, space: str) -> int:
-        """Return the size of a space's vectors on the disk in bytes, including dead rows."""
+        """Return the size of a space's vectors on disk in bytes, including dead rows."""
         return sum(block.ids.nbytes + block.X.nbytes for block in self.blocks(space))
 
     def row_bytes(self, space: str) -> int | None:
@@ -361,9 +361,9 @@ class VectorStore:
         return np.setdiff1d(items, self.live_ids(space), assume_unique=True)
 
     def merge(self, space: str, *, everything: bool = False, progress: Progress | None = None) -> int:
-        """Merge small segments and drop their dead rows; returns how many segments were merged.
+        """Merge small segments and drop their dead rows; return how many segments were merged.
 
-        Eight segments of similar size become one; with `everything`, all are merged to as few as possible. On a full
+        Eight segments of similar size become one; with `everything`, all are merged into as few as possible. On a full
         disk, segments with dead rows are rewritten one by one, and the others are not changed. Uses its own
         transactions.
         """
@@ -499,7 +499,7 @@ class VectorStore:
                     file.unlink(missing_ok=True)
 
     def _forget_dead(self, space: str) -> int:
-        """Remove the segments without live rows, which needs almost no disk space; returns how many were removed."""
+        """Remove the segments without live rows, which needs almost no disk space; return how many were removed."""
         if dead := [block.segment for block in self.blocks(space) if not block.n_live]:
             with self._transaction():
                 self._forget(dead)

@@ -1,6 +1,6 @@
 """Jobs: submit, follow, cancel; upload of files to add.
 
-Responses do not wait for the job, which runs in a separate process. Submitted jobs and files are on the disk before the
+Responses do not wait for the job, which runs in a separate process. Submitted jobs and files are on disk before the
 response is sent, so none is lost if the service is killed.
 """
 
@@ -116,13 +116,13 @@ async def follow(request: Request, last: LastEvent = None) -> Response:
     dependencies=[Depends(needs_role("manage"))],
 )
 async def add_files(request: Request) -> Response:
-    """Upload pictures and submit a job that adds them. All files are on the disk before the response, or none is."""
+    """Upload pictures and submit a job that adds them. All files are on disk before the response, or none is."""
     service, person = service_of(request), person_of(request)
     async with request.form(max_files=MAX_FILES, max_fields=4) as form:
         sent = [file for file in form.getlist("files") if not isinstance(file, str)]
         if not sent:
             raise Problem(422, "Send the pictures in the form field 'files'.", field="files")
-        async with service.upload_slots:  # before this, a large file is on the disk, not in memory
+        async with service.upload_slots:  # before this, a large file is on disk, not in memory
             files = [(file.filename or "picture", await file.read()) for file in sent]
 
             def save(_: object) -> FilesOut:

@@ -49,7 +49,7 @@ async def upload(request: Request) -> Response:
         file = form.get("file")
         if file is None or isinstance(file, str):
             raise Problem(422, "Send the picture in the form field 'file'.", field="file")
-        async with service.upload_slots:  # before this, a large file is on the disk, not in memory
+        async with service.upload_slots:  # before this, a large file is on disk, not in memory
             data = await file.read()
 
             def decode(_: object) -> UploadOut:

@@ -88,7 +88,7 @@ async def delete(request: Request, id: SessionPath) -> Response:
 
 @router.post("/{id}/marks", response_model=SessionOut, dependencies=JUDGE)
 async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
-    """Mark pictures. The marks are on the disk before the response is sent. `undo` undoes one request."""
+    """Mark pictures. The marks are on disk before the response is sent. `undo` undoes one request."""
     service, person = service_of(request), person_of(request)
 
     def save_marks(_: object) -> SessionOut:
@@ -196,7 +196,7 @@ async def why(request: Request, id: SessionPath, item: ItemPath) -> Response:
 
 
 def _open(service: Service, id: str, person: Person) -> Session:
-    """Return a session to read; Problem 404 if it does not exist."""
+    """Return a session to read; raise Problem 404 if it does not exist."""
     try:
         return service.collection.session(id=id, author=person.name)
     except InputError as error:
@@ -204,7 +204,7 @@ def _open(service: Service, id: str, person: Person) -> Session:
 
 
 def _open_own(service: Service, id: str, person: Person) -> Session:
-    """Return a session to change; Problem 403 if it belongs to another user."""
+    """Return a session to change; raise Problem 403 if it belongs to another user."""
     session = _open(service, id, person)
     author = session.summary.author
     if author != person.name and not person.may("manage"):
