@@ -25,7 +25,7 @@ SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
 
 
 def check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
-    """Raise InputError unless the value has this type and is within `low` … `high`; `allowed` says what is allowed."""
+    """Raise InputError unless the value has this type and is within `low` … `high`; `allowed` describes the limits."""
     if not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
         raise InputError(f"{name} must be {allowed}. Got {value!r}.")
 

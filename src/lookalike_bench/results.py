@@ -80,7 +80,7 @@ def read(file: Path) -> list[Record]:
             records.append(Record(**{**given, "cell": Cell(**{**given["cell"], "measure": measure})}))
         except json.JSONDecodeError:
             continue
-        except (TypeError, KeyError, ValueError) as error:
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise InputError(f"Line {number} of {file} is not a result of `lookalike bench run`: {error}.") from None
     return records
 

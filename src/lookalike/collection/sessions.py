@@ -420,10 +420,14 @@ def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[E
     return _Start(space, marks, external)
 
 
+_KIND_NAMES = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
+
+
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
     """Add a mark; raise InputError if it contradicts another one of the same call."""
     if marks.setdefault(item, kind) != kind:
-        raise InputError(f"{example_name(example)} is given as positive and as negative. Choose one.")
+        first, second = _KIND_NAMES[marks[item]], _KIND_NAMES[kind]
+        raise InputError(f"{example_name(example)} is given both as {first} and as {second}. Choose one.")
 
 
 def _resolve_example(space: Space, example: Example, *, positive: bool) -> int | ExternalExample:
