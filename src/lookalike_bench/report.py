@@ -2,7 +2,7 @@
 
 `write_html` and `write_markdown` write a page from records of `results`; both show the same `Section`s. A page starts
 with a summary per paper, followed by all cells. Cells of several seeds become one: the mean of their values, with the
-widest ends of their intervals. `judge` compares a cell with the paper's result. `judge_order` compares orders of
+widest ends of their intervals. `judge` compares a cell with the paper's result. `judge_order` compares rankings of
 methods, which is possible even when the pictures differ; `CLAIMS` lists the papers' orders and `NOT_RUN` the parts of
 their tables that no benchmark runs.
 """
@@ -35,11 +35,11 @@ POINTS = 1.0
 """Distance to the paper's result, in per cent beyond our 95 % interval, that still counts as reproduced: seeds, splits
 and image decoders change results by about as much."""
 ORDER_KINDS = {
-    "holds": "Order holds",
-    "within intervals": "Order reversed within intervals",
-    "does not hold": "Order does not hold",
+    "holds": "Ranking holds",
+    "within intervals": "Ranking reversed within intervals",
+    "does not hold": "Ranking does not hold",
 }
-"""Results of the comparison of an order of methods, and headings for them."""
+"""Results of the comparison of a ranking of methods, and headings for them."""
 LISTED = 6
 """Maximum number of cells below the paper that a summary lists."""
 STYLE = """
@@ -134,7 +134,7 @@ MEASURES = {
 
 
 class Claim(NamedTuple):
-    """An order of methods in a paper: rows of a column, the worst first."""
+    """A ranking of methods in a paper: rows of a column, the worst first."""
 
     bench: str
     column: str
@@ -226,7 +226,7 @@ def judge(cell: Cell) -> Verdict:
 
 
 class OrderFound(NamedTuple):
-    """Whether an order "holds", is reversed "within intervals" or "does not hold", and our values."""
+    """Whether a ranking "holds", is reversed "within intervals" or "does not hold", and our values."""
 
     kind: str
     text: str
@@ -244,7 +244,7 @@ def judge_order(claim: Claim, cells: Sequence[Cell]) -> OrderFound | None:
 
 
 class Order(NamedTuple):
-    """An order of methods in the paper, and how it compares with ours."""
+    """A ranking of methods in the paper, and how it compares with ours."""
 
     where: str
     column: str
@@ -258,7 +258,7 @@ class Order(NamedTuple):
 
 
 def _orders(bench: str, cells: Sequence[Cell]) -> list[Order]:
-    """The orders of methods in the paper of a benchmark for which we have all cells."""
+    """The rankings of methods in the paper of a benchmark for which we have all cells."""
     found = []
     for claim in CLAIMS:
         judged = judge_order(claim, cells) if claim.bench == bench else None
@@ -378,7 +378,7 @@ def _markdown_summary(shown: Sequence[Section], folder: Path) -> list[str]:
     lines = ["## Summary", ""]
     if with_paper:
         lines += [
-            f"| paper | benchmark | {' | '.join(kinds)} | orders of methods: hold | reversed within intervals"
+            f"| paper | benchmark | {' | '.join(kinds)} | rankings of methods: hold | reversed within intervals"
             " | do not hold |",
             "|---" * (len(kinds) + 5) + "|",
         ]
@@ -389,7 +389,7 @@ def _markdown_summary(shown: Sequence[Section], folder: Path) -> list[str]:
             lines.append(f"| {title} | `{section.bench}` | {' | '.join(map(str, numbers))} |")
         lines += [
             "",
-            "The table counts cells (one method on one dataset with one measure) and orders of methods,"
+            "The table counts cells (one method on one dataset with one measure) and rankings of methods,"
             " which can be compared even if the datasets or features differ from the paper's. Orders below are listed"
             " from the worst method to the best, as in the paper, with our values.",
             "",
@@ -470,7 +470,7 @@ def _counts(section: Section) -> str:
 
 
 def _findings(section: Section) -> Iterator[tuple[str, str]]:
-    """Yield a heading and a sentence for the cells below the paper, each reason and each order of methods."""
+    """Yield a heading and a sentence for the cells below the paper, each reason and each ranking of methods."""
     below = [cell for cell in section.cells if judge(cell).kind == "below the paper"]
     if below:
         named = [f"`{cell.row}` on `{cell.column}` {judge(cell).text.rpartition('paper ')[2]}" for cell in below]
@@ -499,7 +499,7 @@ def summary(records: Sequence[Record]) -> str:
     counts = ", ".join(f"{kinds[kind]} {kind or NO_PAPER}" for kind in MARKS)
     found = orders(records)
     return (
-        f"{kinds.total()} cells: {counts}. Of the {found.total()} orders of methods reported in the papers,"
+        f"{kinds.total()} cells: {counts}. Of the {found.total()} rankings of methods reported in the papers,"
         f" {found['holds']} hold, {found['within intervals']} are reversed within the intervals and"
         f" {found['does not hold']} do not hold."
         f" {len(NOT_RUN)} parts of the papers' tables were not run."
@@ -516,7 +516,7 @@ def _count(cells: Iterable[Cell]) -> Counter[str]:
 
 
 def orders(records: Sequence[Record]) -> Counter[str]:
-    """Numbers of the papers' orders of methods by result: "holds", "within intervals", "does not hold"."""
+    """Numbers of the papers' rankings of methods by result: "holds", "within intervals", "does not hold"."""
     cells = merge(records)
     return Counter(found.kind for claim in CLAIMS if (found := judge_order(claim, cells)) is not None)
 
@@ -598,7 +598,7 @@ def _html_summary(records: Sequence[Record]) -> str:
         for kind in MARKS
     )
     found = orders(records)
-    boxes += f"<li><b>{found['holds']}</b> of {found.total()} orders of methods hold</li>"
+    boxes += f"<li><b>{found['holds']}</b> of {found.total()} rankings of methods hold</li>"
     return f'<ul class="summary">{boxes}<li><b>{len(NOT_RUN)}</b> parts of tables not run</li></ul>'
 
 

@@ -293,7 +293,10 @@ def reject(name: Name, images: Images, where: Where, author: Author = None, json
 def hierarchy(
     where: Where,
     source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help="CSV file with child,parent, or nested folders.")
+        str | None,
+        typer.Argument(
+            metavar="SOURCE", help="CSV file with the columns child,parent, or a folder with nested subfolders."
+        ),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the hierarchy.")] = False,
     json: Json = False,

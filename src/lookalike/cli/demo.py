@@ -37,7 +37,7 @@ def demo(
 ) -> int:
     """Generate sample pictures, index them and run a few searches.
 
-    There are a few hundred pictures of a dozen kinds. Running it again reuses the existing pictures and index.
+    It generates a few hundred pictures of a dozen kinds. Running it again reuses the existing pictures and index.
 
     \b
     Examples:

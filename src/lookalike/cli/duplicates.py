@@ -50,7 +50,7 @@ def duplicates(
 
     The largest picture of each group comes first.
 
-    identical: one file at several paths. same: one photo, re-encoded, resized, slightly cropped or with another
+    identical: one file at several paths. same: one photo, re-encoded, resized, slightly cropped or with different
     brightness. alike: pictures that are unusually close to each other in a space.
 
     \b

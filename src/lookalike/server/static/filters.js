@@ -12,7 +12,7 @@ const SIZES = [
 const ORDERS = [
   ["", "by path"],
   ["id", "shuffled"],
-  ["added", "last added first"],
+  ["added", "most recently added first"],
   ["taken", "by date taken"],
 ];
 const FORMATS = { csv: "Table (CSV)", json: "JSON", paths: "List of paths", coco: "COCO" };

@@ -173,7 +173,7 @@ class SessionView {
   async undo() {
     const ids = await attempt(() => this.state.undo());
     if (!ids) return;
-    say(ids.length ? `Undid the marks of ${many(ids.length, "picture")}.` : "There is nothing to undo.");
+    say(ids.length ? `Undid the marks on ${many(ids.length, "picture")}.` : "There is nothing to undo.");
     this.questions.targets.find((target) => target.dataset.id === ids[0])?.focus();
   }
 
