@@ -390,7 +390,7 @@ def _markdown_summary(shown: Sequence[Section], folder: Path) -> list[str]:
         lines += [
             "",
             "The table counts cells (one method on one dataset with one measure) and rankings of methods,"
-            " which can be compared even if the datasets or features differ from the paper's. Orders below are listed"
+            " which can be compared even if the datasets or features differ from the paper's. The rankings below go"
             " from the worst method to the best, as in the paper, with our values.",
             "",
         ]
