@@ -224,7 +224,7 @@ def test_a_manifest_cannot_name_files_outside_the_collection(photos, target, tmp
         forged = described | {"files": described["files"] | {name: described["files"]["judgements.sqlite"]}}
         forged["digest"] = blake2b(json.dumps(forged, sort_keys=True).encode(), digest_size=32).hexdigest()
         (target / "backup.json").write_text(json.dumps(forged))
-        with pytest.raises(DamagedError, match=f"lists '{name}'"):
+        with pytest.raises(DamagedError, match=f"has an invalid entry, '{name}'"):
             Collection.restore(target, tmp_path / "new")
 
 
@@ -322,7 +322,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_previous_backup(photos, pic
     expected = state(photos.path)
     photos.add(pictures / "house", workers=1)
     filler = fill(disk)
-    with pytest.raises(FullError, match="No space left"):
+    with pytest.raises(FullError, match="No disk space left"):
         photos.backup(disk / "backup")
     Collection.restore(disk / "backup", tmp_path / "new")
     assert state(tmp_path / "new") == expected

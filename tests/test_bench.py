@@ -100,7 +100,7 @@ def test_the_error_for_an_unknown_name_suggests_the_nearest_one() -> None:
 
 
 def test_a_missing_dataset_is_an_error_before_the_first_cell(data: Path) -> None:
-    with pytest.raises(SourceError, match="There is no dataset corel5k in"):
+    with pytest.raises(SourceError, match="No dataset corel5k in"):
         tables.plan(retrieval.BENCH, data, rows=["color"], columns=["ukbench2000", "corel5k"])
 
 

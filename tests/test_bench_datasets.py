@@ -44,7 +44,7 @@ def test_ukbench_has_four_pictures_per_object(tmp_path: Path) -> None:
 
 def test_the_error_for_a_missing_dataset_names_the_expected_file(tmp_path: Path) -> None:
     with pytest.raises(
-        SourceError, match=r"There is no dataset corel1k in .*corel1k/corel1k\.tar with <class>/<id>\.jpg.*--data"
+        SourceError, match=r"No dataset corel1k in .*corel1k/corel1k\.tar with <class>/<id>\.jpg.*--data"
     ):
         datasets.load("corel1k", tmp_path)
 

@@ -186,8 +186,8 @@ def test_a_picture_has_a_limited_and_reproducible_sample_of_patches(monkeypatch)
 
 
 def test_missing_datasets_and_words_are_errors(tmp_path):
-    with pytest.raises(SourceError, match="There is no dataset corel5k in"):
+    with pytest.raises(SourceError, match="No dataset corel5k in"):
         tables.plan(dfk.BENCH, tmp_path, columns=["corel5k"])
     write_corel5k(tmp_path, words=False)
-    with pytest.raises(SourceError, match=r"has no words.*labels/training_label"):
+    with pytest.raises(SourceError, match=r"Cannot read the words of .*labels/training_label"):
         dfk.load_words(np.array(["train/0/0.jpeg"]), tmp_path)

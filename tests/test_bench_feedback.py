@@ -156,5 +156,5 @@ def test_numbered_columns_are_plotted_as_lines(tmp_path, monkeypatch):
 
 def test_a_missing_dataset_is_an_error_before_the_first_cell(tmp_path):
     for name in feedback.SETS:
-        with pytest.raises(SourceError, match=f"There is no dataset {name.removesuffix('-classic')} in"):
+        with pytest.raises(SourceError, match=f"No dataset {name.removesuffix('-classic')} in"):
             tables.plan(feedback.BENCH, tmp_path, columns=[f"{name}/ms"])

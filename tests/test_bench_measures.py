@@ -137,7 +137,7 @@ def test_tied_precision_of_large_groups_is_the_mean_of_random_orders():
 @pytest.mark.parametrize(
     ("sizes", "relevant", "k", "order", "message"),
     [
-        ([[1]], [[2]], 1, "mean", "at most sizes"),
+        ([[1]], [[2]], 1, "mean", "with 0 <= relevant <= sizes"),
         ([1], [1], 1, "mean", "groups"),
         ([[1]], [[1]], 0, "mean", "at least 1"),
         ([[1]], [[1]], 1, "any", "mean, best or worst"),

@@ -235,9 +235,9 @@ def test_cifar_has_its_training_and_test_part(tmp_path, monkeypatch) -> None:
 
 
 def test_a_missing_dataset_is_an_error_before_the_first_cell(tmp_path) -> None:
-    with pytest.raises(SourceError, match="There is no dataset mnist in"):
+    with pytest.raises(SourceError, match="No dataset mnist in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["mnist/64"])
-    with pytest.raises(SourceError, match="There is no dataset ukbench2000 in"):
+    with pytest.raises(SourceError, match="No dataset ukbench2000 in"):
         tables.plan(ncm.BENCH, tmp_path, columns=["ukbench2000/map"])
     with pytest.raises(UnknownNameError):
         vectors.train_test("mnist-deep", tmp_path)

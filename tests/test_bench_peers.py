@@ -91,7 +91,7 @@ def test_times_below_the_clocks_resolution_do_not_divide_by_zero():
 
 def test_datasets_are_on_request_and_missing_ones_are_errors(tmp_path):
     assert all(column.startswith("drawn/") for _, column in tables.plan(BENCH, ""))
-    with pytest.raises(SourceError, match="There is no dataset mnist in"):
+    with pytest.raises(SourceError, match="No dataset mnist in"):
         tables.plan(BENCH, tmp_path, columns=["mnist/speed"])
 
 

@@ -117,7 +117,7 @@ def test_the_error_for_a_missing_dataset_describes_the_expected_files(tmp_path):
     with pytest.raises(UnknownNameError, match="No dataset named"):
         load("holiday", tmp_path)
     for name in SETS:
-        with pytest.raises(SourceError, match=f"There is no dataset {name} in .*Expected"):
+        with pytest.raises(SourceError, match=f"No dataset {name} in .*Expected"):
             load(name, tmp_path)
         (tmp_path / name).mkdir()
         with pytest.raises(SourceError, match="Expected"):

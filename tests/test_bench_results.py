@@ -56,9 +56,9 @@ def test_other_files_are_rejected(tmp_path):
     with pytest.raises(InputError, match="Line 1 of"):
         results.read(tmp_path / "other.jsonl")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"Cannot read .*bytes: "):
         results.read(tmp_path / "bytes")
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="Cannot write results to"):
         results.append(tmp_path, results.record(CELL))
     assert results.read(tmp_path / "none") == []
 

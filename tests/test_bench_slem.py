@@ -200,7 +200,7 @@ def data(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_missing_dataset_is_an_error_before_the_first_cell(data: Path) -> None:
     tables.plan(slem.BENCH, data, columns=["ukbench2000/deep"])
-    with pytest.raises(SourceError, match="There is no dataset corel5k in"):
+    with pytest.raises(SourceError, match="No dataset corel5k in"):
         tables.plan(slem.BENCH, data, columns=["ukbench2000/deep-foreign"])
 
 

@@ -110,7 +110,7 @@ def test_an_updated_model_equals_a_newly_built_one(tmp_path_factory, kind, chang
         try:
             fresh = ClassModel(Spaces(store)).predict(QUERIES)
         except InputError:  # no class has a picture
-            with pytest.raises(InputError, match="No class has a picture"):
+            with pytest.raises(InputError, match="No class has pictures"):
                 kept.predict(QUERIES)
             continue
         mine = kept.predict(QUERIES)

@@ -177,7 +177,7 @@ def test_a_pipe_also_gets_progress_of_long_tasks(call, files, monkeypatch):
 
 def test_evaluation_is_a_table(call, pictures):
     code, _, err = call("classes", "evaluate")
-    assert (code, "No class has a picture" in err) == (2, True)
+    assert (code, "No class has pictures" in err) == (2, True)
     call("label", pictures)
     code, out, _ = call("classes", "evaluate")
     assert code == 0

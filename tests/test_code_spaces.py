@@ -262,7 +262,7 @@ def test_a_damaged_model_is_reported_and_a_fit_repairs_it(filled):
             "x = color() | itq(bits=16) | l2()",
             r"A coder must be the last step of a chain.*Got l2\(\) after itq\(bits=16\)",
         ),
-        ("x = color() | kernelslem() | itq(bits=16)", "has its own measure, which codes do not preserve"),
+        ("x = color() | kernelslem() | itq(bits=16)", "has its own metric, which codes do not preserve"),
         ("x = color() | nothing()", "nothing"),
         ("x = itq()", "feature"),
     ],
@@ -273,7 +273,7 @@ def test_invalid_chains_are_refused(recipe, message):
 
 
 def test_invalid_bits_and_labels_are_refused_and_leave_no_space(filled):
-    with pytest.raises(InputError, match="a multiple of 8, at least 8"):
+    with pytest.raises(InputError, match="a multiple of 8, and at least 8"):
         filled.fit("itq(bits=12)")
     with pytest.raises(InputError, match="learns from pictures that have exactly one label"):
         filled.fit("tsvm(bits=8)")

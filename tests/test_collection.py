@@ -467,7 +467,7 @@ def test_removed_pictures_are_not_found_and_compacting_merges_segments(collectio
     assert before == collection.verify() == []
     assert after["segments_after"] == 1
     assert len(collection.search(first(folder), k=1000)) == 4 * len(KINDS) - 9
-    with pytest.raises(InputError, match="no item or source named"):
+    with pytest.raises(InputError, match="'nothing-like-it' is not in the collection"):
         collection.remove("nothing-like-it")
 
 

@@ -67,7 +67,7 @@ def test_pictures_are_given_by_path_id_folder_bytes_pixels_or_vector(with_classe
     assert with_classes.classes.add("night", pictures / "night") == 4
     with pytest.raises(InputError, match="lookalike add"):
         with_classes.classes.add("night", pictures / "sunset")
-    with pytest.raises(InputError, match="is not a picture of the collection"):
+    with pytest.raises(InputError, match="is not in the collection"):
         with_classes.classes.add("night", files(pictures, "sunset")[0])
     with pytest.raises(InputError, match="No file or item"):
         with_classes.classes.add("night", "nowhere.jpg")
@@ -92,7 +92,7 @@ def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictu
         collection.classify(files(pictures, "fish")[0])
     assert collection.classes.all() == []
     for verb in (lambda: filled.classify(files(pictures, "fish")[0]), filled.classes.predict, filled.classes.evaluate):
-        with pytest.raises(InputError, match="No class has a picture of the collection yet"):
+        with pytest.raises(InputError, match="No class has pictures in the collection yet"):
             verb()
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
@@ -120,7 +120,7 @@ def test_the_error_for_an_unknown_name_suggests_the_nearest_one(with_classes, pi
             verb()
     with pytest.raises(UnknownNameError, match="Known: kind, on_add, prior, reject, space"):
         with_classes.classes.use(knid="ncm")
-    with pytest.raises(UnknownNameError, match="kind of classes"):
+    with pytest.raises(UnknownNameError, match="kind of class model"):
         with_classes.classes.use(kind="svm")
     with pytest.raises(UnknownNameError, match="No space"):
         with_classes.classes.use(space="deep")

@@ -500,7 +500,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(small_disk: Path) -> None:
             add(store, range(first, first + 500))
             done.update(range(first, first + 500))
 
-    with pytest.raises(FullError, match=r"No space left.*Committed changes are safe"), store.writer():
+    with pytest.raises(FullError, match=r"No disk space left.*Committed changes are safe"), store.writer():
         add_until_full()
     assert len(done) >= 1_000
     check_whole(store, done)
@@ -566,7 +566,7 @@ def test_a_disk_without_free_inodes_is_full(small_disk: Path) -> None:
 def test_migrating_on_a_full_disk_is_a_full_error(small_disk: Path) -> None:
     shutil.copytree(HERE / "golden" / "v1", small_disk / "c")
     fill(small_disk)
-    with pytest.raises(FullError, match="No space left to migrate"):
+    with pytest.raises(FullError, match="No disk space left to migrate"):
         Store(small_disk / "c")
 
 

@@ -158,9 +158,9 @@ def test_invalid_input_is_refused():
     for altered in (ALTERED[:, 0], ALTERED[:5], ALTERED[:, :0], ALTERED[:, :, :3], [1]):
         with pytest.raises(InputError, match=r"variants must have the shape \(m, a, d\)"):
             calibrate(Slem, LAMS, POOL, PICTURES, altered)
-    with pytest.raises(InputError, match="originals must be at least 2"):
+    with pytest.raises(InputError, match="originals must have at least 2 rows"):
         calibrate(Slem, LAMS, POOL, PICTURES[:1], ALTERED[:1])
-    with pytest.raises(InputError, match="candidates must be at least one"):
+    with pytest.raises(InputError, match="candidates must contain at least one"):
         calibrate(Slem, [], POOL, PICTURES, ALTERED)
     with pytest.raises(InputError, match="variants must be finite"):
         calibrate(Slem, LAMS, POOL, PICTURES, ALTERED * np.nan)
@@ -170,5 +170,7 @@ def test_invalid_input_is_refused():
         with pytest.raises(InputError, match="y must have at least two labels"):
             calibrate_labels(Slem, LAMS, PICTURES, y, POOL)
     for y in (np.arange(60) // 20, np.r_[np.zeros(30), np.arange(30)]):
-        with pytest.raises(InputError, match="at least two labels, one of them twice, in each half of its labels"):
+        with pytest.raises(
+            InputError, match="at least two labels, one of them on two or more rows, in each half of its labels"
+        ):
             calibrate_labels(Slem, LAMS, PICTURES, y)

@@ -89,7 +89,7 @@ def test_the_error_explains_why_a_picture_cannot_be_explained(filled, other, pic
         filled.explain(item)
     with filled._store.writer(), filled._store.transaction() as db:
         db.execute("DELETE FROM pools")  # as in a collection of an older format
-    with pytest.raises(InputError, match="'slem' has no pool of negatives"):
+    with pytest.raises(InputError, match="'slem' has no negative pool"):
         filled.explain(item)
     filled.remove_space("slem")
     assert filled._store.vectors.pools("slem") == []

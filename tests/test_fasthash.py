@@ -138,7 +138,7 @@ def test_it_can_be_saved_as_arrays_and_restored():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
+        ({"bits": 12}, "a multiple of 8, and at least 8. Got 12"),
         ({"trees": 0}, "trees must be a whole number of at least 1. Got 0"),
         ({"depth": 9}, "depth must be a whole number from 1 to 8. Got 9"),
         ({"rate": 0}, "rate must be a number above 0, at most 1. Got 0"),

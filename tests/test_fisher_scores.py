@@ -157,7 +157,7 @@ def test_items_are_selected_by_number():
 
 def test_invalid_items_are_refused():
     part, one = BaseEstimator(), np.ones((1, 2))
-    with pytest.raises(InputError, match=r"Got none for 1 of 3 items, the first of them number 1"):
+    with pytest.raises(InputError, match=r"Got none for 1 of 3 items, the first at index 1"):
         check_items(part, [one, one[:0], one], reset=True, min_items=1)
     with pytest.raises(InputError, match=r"same number of columns. Got \[2, 3\]"):
         check_items(part, [one, np.ones((1, 3))], reset=True, min_items=1)

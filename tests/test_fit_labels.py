@@ -75,7 +75,7 @@ def test_an_add_never_fits_supervised_spaces(filled, pictures, monkeypatch):
 def test_labels_for_unsupervised_spaces_are_refused(filled, pictures):
     with pytest.raises(InputError, match=r"'slem' does not learn from labels. Its chain is fourier\(\) \| slem\(\)"):
         filled.fit("slem()", labels=True)
-    with pytest.raises(InputError, match="No file or folder"):
+    with pytest.raises(InputError, match=r"nowhere\.csv does not exist"):
         filled.fit("fda(dim=3)", labels=pictures / "nowhere.csv")
 
 

@@ -59,7 +59,7 @@ def test_names_and_files_give_the_same_hierarchy(tmp_path):
 def test_the_error_for_a_line_without_a_parent_names_it(tmp_path):
     file = tmp_path / "tree.csv"
     file.write_text("cat,pet\ndog\n")
-    with pytest.raises(InputError, match="'dog' in line 2"):
+    with pytest.raises(InputError, match="'dog' on line 2"):
         Hierarchy.from_csv(file)
 
 

@@ -271,7 +271,7 @@ def test_a_full_disk_rejects_jobs_until_there_is_space(mount_disk: Callable[[str
     filler = fill(disk)
     with open_ledger(disk) as ledger:  # opened on the full disk
         assert list(ledger.read()) == [1]
-        with pytest.raises(FullError, match="No space left"):
+        with pytest.raises(FullError, match="No disk space left"):
             add_jobs(ledger, 1_000)  # some may fit into space that SQLite has allocated
         last = max(ledger.read())
         filler.unlink()
@@ -282,7 +282,7 @@ def test_a_full_disk_rejects_jobs_until_there_is_space(mount_disk: Callable[[str
 def test_a_disk_without_space_for_a_ledger_raises_a_disk_full_error(mount_disk: Callable[[str], Path]) -> None:
     disk = mount_disk("1m")
     filler = fill(disk)
-    with pytest.raises(FullError, match=r"No space left for .*jobs"):
+    with pytest.raises(FullError, match=r"No disk space left for .*jobs"):
         JobLedger(disk, bool)
     filler.unlink()
     assert read(disk) == {}
@@ -318,7 +318,7 @@ def test_damaged_rows_are_reported_skipped_and_removed_by_repair(filled: Path) -
             ledger.remove([39, 40])
         assert ledger.add(make_job(41)) == 41
         (done,) = repair_jobs(filled, None)  # while a service runs
-        assert done.startswith("jobs.sqlite, jobs: 1 row removed. Damaged values saved: damaged-rows-")
+        assert done.startswith("jobs.sqlite, jobs: 1 row removed. The damaged values were saved to damaged-rows-")
         assert ledger.add(make_job(42)) == 42
     assert verify_jobs(filled) == []
     assert read(filled) == {number: jobs[number] for number in range(1, 40)} | {n: make_job(n) for n in (41, 42)}

@@ -342,7 +342,7 @@ def test_a_file_without_the_signature_of_a_picture_is_not_saved(tmp_path):
 
 def test_either_all_files_of_a_request_are_saved_or_none(tmp_path, monkeypatch):
     good = [(f"{i}.jpg", b"\xff\xd8\xff" + bytes([i])) for i in range(3)]
-    with pytest.raises(ImageError, match=r"no\.txt\.jpg is not an image.*No file of this request was saved"):
+    with pytest.raises(ImageError, match=r"no\.txt\.jpg is not an image.*None of the files in this request were saved"):
         save_files(tmp_path, [*good, ("no.txt.jpg", b"text")])
     assert list(tmp_path.rglob("*.jpg")) == []
     save_files(tmp_path, good[:1])

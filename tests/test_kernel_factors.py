@@ -75,7 +75,7 @@ def test_the_rank_is_at_most_the_dimension_that_the_rows_span(how):
 
 @pytest.mark.parametrize("how", FACTORS.values())
 def test_rows_that_are_all_zero_have_no_linear_factor(how):
-    with pytest.raises(InputError, match=r"above 0. Got none"):
+    with pytest.raises(InputError, match=r"above 0. Got only zero rows"):
         how(np.zeros((5, 3)), KERNELS["linear"], 1.0, 2)
 
 

@@ -107,5 +107,5 @@ def test_the_estimated_mean_and_spread_of_f_are_near_those_of_the_rows(kernel):
 def test_the_float32_scan_computes_f():
     X, query = make("laplace", 37, 6, 0, n=5_000)
     np.testing.assert_allclose(scan_float32(X, query), query.distance(X), atol=1e-5)
-    with pytest.raises(InputError, match="laplace alone"):
+    with pytest.raises(InputError, match="supports only the kernel laplace"):
         scan_float32(X, make("gaussian", 37, 6, 0)[1])

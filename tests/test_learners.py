@@ -106,7 +106,7 @@ def test_invalid_marks_raise_an_error():
         Svm().best()
     with pytest.raises(InputError, match=r"one positive mark"):
         Svdd().fit(X[30:], y[30:])
-    with pytest.raises(InputError, match="kernel of a distance"):
+    with pytest.raises(InputError, match="distance-based kernel"):
         Svdd("linear").fit(X, y)
     with pytest.raises(InputError, match="nu must be"):
         Svdd(nu=1.5).fit(X, y)

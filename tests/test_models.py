@@ -175,7 +175,7 @@ def test_overlapping_members_are_rejected_unread(file: Path) -> None:
         first = archive.getinfo("0.components_.npy")
         archive.filelist += [first] * 50
         archive._didModify = True
-    with pytest.raises(DamagedError, match="smaller than it declares"):
+    with pytest.raises(DamagedError, match="smaller than its directory declares"):
         load(file)
 
 

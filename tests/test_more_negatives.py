@@ -80,7 +80,7 @@ def test_only_a_linear_slem_at_the_end_accepts_more_negatives(own, other):
             own.add_negatives(name, other.path)
     with own._store.writer():
         own._spaces.create(["waits = fourier() | slem(lam=0.1)"])
-    with pytest.raises(InputError, match="has no pool of negatives yet"):
+    with pytest.raises(InputError, match="has no negative pool yet"):
         own.add_negatives("waits", other.path)
 
 

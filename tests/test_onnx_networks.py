@@ -169,7 +169,7 @@ def test_old_files_that_list_weights_as_inputs_work(tmp_path):
 def test_an_unknown_tensor_is_reported_with_the_nearest_names_and_a_way_to_list_all(layered):
     with pytest.raises(InputError) as error:
         Onnx(layered, size=8, output="fc_7").extract(PICTURES)
-    assert f"There is no tensor named 'fc_7' in {layered}. Outputs: logits. " in str(error.value)
+    assert f"No tensor named 'fc_7' in {layered}. Outputs: logits. " in str(error.value)
     assert "Most similar names of 305 inner tensors: fc7, fc6" in str(error.value)
     assert "branch17" not in str(error.value)
     names = eval(str(error.value).partition("To list all: ")[2], {"onnx": onnx})

@@ -453,7 +453,10 @@ def test_bad_input_raises_an_error_and_changes_nothing(kind):
     bad = np.where(np.arange(6) == 3, np.nan, X[:2])
     wrong = [
         (lambda: model.remove(X[:1], ["ante"]), "No class named 'ante'.*Did you mean 'ant'"),
-        (lambda: model.remove(np.repeat(X[:1], 31, axis=0), ["ant"] * 31), "remove 31 images from .*'ant': it has 30"),
+        (
+            lambda: model.remove(np.repeat(X[:1], 31, axis=0), ["ant"] * 31),
+            "remove 31 rows from .*'ant': it has only 30",
+        ),
         (lambda: model.partial_fit(bad, ["ant", "bee"]), "finite"),
         (lambda: model.remove(bad, ["ant", "bee"]), "finite"),
         (lambda: model.predict(bad), "finite"),
@@ -466,7 +469,7 @@ def test_bad_input_raises_an_error_and_changes_nothing(kind):
         (lambda: model.merge("ant", "ant"), "two different classes"),
         (lambda: model.merge("ant", "who"), "No class named 'who'"),
         (lambda: model.split("ant", "bee", X[:3]), "'bee' already"),
-        (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "Cannot remove 31 images"),
+        (lambda: model.split("ant", "new", np.repeat(X[:1], 31, axis=0)), "Cannot remove 31 rows"),
         (lambda: model.split("ant", 3, X[:3]), "all strings or all numbers"),
         (lambda: model.add_class("new", X[:0]), "minimum of 1"),
         (lambda: model.delete("who"), "No class named 'who'"),
@@ -478,12 +481,12 @@ def test_bad_input_raises_an_error_and_changes_nothing(kind):
     ]
     if kind == "second":
         wrong += [
-            (lambda: model.delete("ant"), "must be the 30 images of 'ant'"),
-            (lambda: model.delete("ant", X[30:60]), "must be the 30 images of 'ant'"),
+            (lambda: model.delete("ant"), "must contain the 30 rows of 'ant'"),
+            (lambda: model.delete("ant", X[30:60]), "must contain exactly the 30 rows of 'ant'"),
         ]
     if kind == "ncmc":
         wrong += [
-            (lambda: model.merge("ant", "bee"), "must be the 60 images of 'ant' and 'bee'"),
+            (lambda: model.merge("ant", "bee"), "must contain the 60 rows of 'ant' and 'bee'"),
             (lambda: model.merge("ant", "bee", X[:59]), "Got 59"),
             (lambda: model.cluster("ant", X[:29]), "Got 29"),
         ]
@@ -523,7 +526,7 @@ def test_predicting_requires_a_class():
         OpenSet().use_hierarchy([("a", "b")]).remove(X, Y)
     empty = OpenSet().fit(X[:2], ["a", "b"]).delete("a").delete("b")
     assert len(empty.classes_) == 0
-    with pytest.raises(InputError, match="no class with images"):
+    with pytest.raises(InputError, match="no class has any rows"):
         empty.predict(X)
     assert empty.add_class("c", X[:1]).predict(X[:3]).tolist() == ["c"] * 3
 

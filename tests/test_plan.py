@@ -204,14 +204,14 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--ram", "0GB", "--items", "5"], "--ram must be more than 0"),
+        (["--ram", "0GB", "--items", "5"], "--ram must be above 0"),
         (["--ram", "2", "--items", "5"], "--ram must be a number with a unit"),
         (["--ram", "2GX", "--items", "5"], "--ram must be a number with a unit"),
-        (["--ram", "2GB", "--items", "-5"], "--items must be more than 0"),
-        (["--ram", "2GB", "--items", "0.1"], "--items must be 1 or more"),
+        (["--ram", "2GB", "--items", "-5"], "--items must be above 0"),
+        (["--ram", "2GB", "--items", "0.1"], "--items must be at least 1"),
         (["--ram", "2GB", "--items", "ten"], "--items must be a number with a unit"),
         (["--ram", "2GB", "--items", "5", "--latency", "soon"], "--latency must be a number with a unit"),
-        (["--ram", "2GB", "--items", "5", "--dim", "0"], "--dim must be 1 or more"),
+        (["--ram", "2GB", "--items", "5", "--dim", "0"], "--dim must be at least 1"),
         (["--ram", "2GB", "--items", "5", "--dim", "4", "--recipe", "deep"], "Give one"),
         (["--ram", "2GB", "--items", "5", "--recipe", "dep"], "Did you mean 'deep'"),
         (["--ram", "2GB"], "Give the number of pictures"),
@@ -230,11 +230,11 @@ def test_invalid_arguments_are_rejected(words, message, capsys, tmp_path, monkey
 
 
 def test_library_calls_also_reject_invalid_arguments():
-    with pytest.raises(InputError, match="items must be 1 or more"):
+    with pytest.raises(InputError, match="items must be at least 1"):
         Workload(0, 1, 1)
-    with pytest.raises(InputError, match="ram must be more than 0"):
+    with pytest.raises(InputError, match="ram must be above 0"):
         plan(Workload(1, 1, 1), 0)
-    with pytest.raises(InputError, match="latency must be more than 0"):
+    with pytest.raises(InputError, match="latency must be above 0"):
         plan(Workload(1, 1, 1), 1e9, -1)
 
 

@@ -516,7 +516,7 @@ def test_stats_and_the_command_line_name_quarantined_files(damaged: Path, capsys
     capsys.readouterr()
     assert run(["-c", str(damaged), "stats"]) == 0
     assert (
-        f"quarantined: vectors/color-2.npy; its pictures are missing from searches. Run: lookalike -c {damaged} repair"
+        f"quarantined: vectors/color-2.npy; searches do not find its pictures. Run: lookalike -c {damaged} repair"
         in (capsys.readouterr().out)
     )
     assert run(["-c", str(damaged), "repair", "--json"]) == 0

@@ -206,7 +206,7 @@ def test_only_items_that_can_be_ranked_count_as_found():
 def test_bad_input_raises_an_error():
     with pytest.raises(InputError, match="at least one mark"):
         run_round(index, mark([], []))
-    with pytest.raises(InputError, match="nothing in the index"):
+    with pytest.raises(InputError, match="The index is empty"):
         run_round(Flat(), mark([0], [1]))
     with pytest.raises(InputError, match="finite"):
         run_round(index, Marks(np.array([0]), np.full((1, 12), np.nan, np.float32), np.array([1], np.int8)))
@@ -220,7 +220,7 @@ def test_bad_input_raises_an_error():
         run_round(index, mark([0], [1]), learner=Svm(gamma=0.0))
     with pytest.raises(UnknownNameError, match="strategy"):
         run_round(index, mark([0], [1]), strategy="clever")
-    with pytest.raises(InputError, match="relevant must be"):
+    with pytest.raises(InputError, match="relevant must contain"):
         EmulatedUser(ids, np.array([9999]))
 
 

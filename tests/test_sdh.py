@@ -106,7 +106,7 @@ def test_equal_rows_are_accepted():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
+        ({"bits": 12}, "a multiple of 8, and at least 8. Got 12"),
         ({"anchors": 0}, "anchors must be a whole number of at least 1. Got 0"),
         ({"lam": 0}, "lam must be a number from 1e-30 to 1e30. Got 0"),
         ({"nu": -1}, "nu must be a number from 0 to 1e30. Got -1"),

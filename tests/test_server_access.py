@@ -180,7 +180,7 @@ def test_a_logout_that_cannot_be_saved_still_counts_in_this_process(tmp_path, ca
     (tmp_path / "logouts").write_text("a file in the way")
     access.log_out(cookie)
     assert access.identify(headers(cookie=f"lookalike={cookie}")) is None
-    assert "A logout could not be saved" in caplog.text
+    assert "Cannot save a logout" in caplog.text
 
 
 GOOD = {"name": "anna", "role": "view", "sha256": "0" * 64, "added_at": 1.5}

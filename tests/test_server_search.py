@@ -130,7 +130,7 @@ def test_uploads_are_cached_within_limits_of_bytes_and_time(shelf):
         statuses = [service.client.get(f"/api/v1/uploads/{one}/thumbnail").status_code for one in sent]
         assert statuses == [404, 404, 200, 200]
         message = error(service.upload(jpeg(np.zeros((200, 200, 3), np.uint8))), 422, "input")
-        assert "at most 20000" in message
+        assert "the limit is 20000" in message
     with running(shelf, budget=Budget(upload_cache_s=0.0)) as service:
         sent = service.upload(pictures[0]).json()["upload"]
         expired = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")

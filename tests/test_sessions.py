@@ -353,17 +353,17 @@ def test_a_label_by_another_author_is_kept_and_reported(own):
 def test_finishing_requires_a_positive_picture(own, tmp_path):
     draw_folder(tmp_path / "more", per_kind=1, random_state=9)
     session = own.session(tmp_path / "more" / "fish" / "fish-000.jpg", name="fish")
-    with pytest.raises(InputError, match="no relevant picture to label"):
+    with pytest.raises(InputError, match="no positive picture to label"):
         session.finish()
     assert session.summary.state == "open"
 
 
 def test_contradictions_in_one_call_are_rejected_and_later_marks_replace_earlier_ones(own):
     fish = ids_of(own, "fish")
-    with pytest.raises(InputError, match="both as relevant and as irrelevant"):
+    with pytest.raises(InputError, match="is given as positive and as negative"):
         own.session(fish[0], without=fish[0])
     session = own.session(fish[:2])
-    with pytest.raises(InputError, match="both as relevant and as skip"):
+    with pytest.raises(InputError, match="is given as positive and as skipped"):
         session.mark(relevant=fish[2], skip=fish[2])
     assert len(session.marks) == 2
     session.mark(irrelevant=fish[1])
@@ -448,7 +448,7 @@ def test_invalid_sessions_are_rejected(own):
     with pytest.raises(InputError, match="Give only its id"):
         own.session(ids_of(own, "fish")[0], id=session.id)
     for part in (Crop(ids_of(own, "fish")[0], (0, 0, 0.5, 0.5)), np.zeros(4, np.float32)):
-        with pytest.raises(InputError, match="Only pictures of the collection can be marked"):
+        with pytest.raises(InputError, match="Only pictures in the collection can be marked"):
             session.mark(relevant=[part])
     assert len(own.sessions()) == 1
 
@@ -537,7 +537,7 @@ def test_having_nothing_to_rank_is_reported(own, pictures, tmp_path):
     with Collection(tmp_path / "empty", create=True) as empty:
         (tmp_path / "nothing").mkdir()
         empty.add(tmp_path / "nothing", recipes=["color"])
-        with pytest.raises(InputError, match="The collection has no pictures"):
+        with pytest.raises(InputError, match="The collection is empty"):
             empty.session(pictures / "fish" / "fish-000.jpg")
 
 

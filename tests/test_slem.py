@@ -180,7 +180,7 @@ def test_more_rows_than_the_pool_has_cannot_be_removed():
 
 def test_rows_that_were_never_in_the_pool_cannot_be_removed():
     slem = Slem().fit(POOL[:50])
-    with pytest.raises(InputError, match="X must be rows of the pool"):
+    with pytest.raises(InputError, match="X must contain only rows of the pool"):
         slem.remove(POOL[:5] + 100)
     assert_same_pool(slem, Slem().fit(POOL[:50]), rtol=0)
 

@@ -222,7 +222,7 @@ def test_a_missing_source_raises_an_error_immediately(tmp_path, skipped):
         tmp_path / "no.tar::a.jpg",
         "zero\0.jpg",
     ):
-        with pytest.raises(SourceError, match=r"There is no file|No picture"):
+        with pytest.raises(SourceError, match=r"does not exist|No picture"):
             walk([tmp_path, source], on_skip=skipped)
 
 

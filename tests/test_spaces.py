@@ -184,7 +184,7 @@ def test_feedback_on_kernel_slem_learns_from_its_feature(collection):
     ("text", "message"),
     [
         ("depe", "Did you mean 'deep'"),
-        ("color() | l2()", "needs a name"),
+        ("color() | l2()", "must have the form NAME = "),
         ("deep = color()", "a built-in recipe"),
         ("mine = colour()", "No feature named 'colour'"),
         ("mine = color() | pca(dims=3)", "No option of pca named 'dims'"),

@@ -198,8 +198,8 @@ def test_zero_rows_and_empty_input_are_accepted():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bits": 12}, "a multiple of 8, at least 8. Got 12"),
-        ({"bits": 0}, "a multiple of 8, at least 8. Got 0"),
+        ({"bits": 12}, "a multiple of 8, and at least 8. Got 12"),
+        ({"bits": 0}, "a multiple of 8, and at least 8. Got 0"),
         ({"C": -1}, "C must be a number from 1e-30 to 1e30. Got -1"),
         ({"C_unlabelled": -1}, "C_unlabelled must be a number from 0 to 1e30. Got -1"),
         ({"sample": 0}, "sample must be a whole number of at least 1. Got 0"),

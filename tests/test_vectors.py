@@ -212,7 +212,7 @@ def test_spaces_keep_their_chain_and_order(store: Store, vectors: VectorStore) -
 
 
 def test_a_name_can_be_used_once_and_a_base_must_exist(store: Store, vectors: VectorStore) -> None:
-    with pytest.raises(InputError, match="already a space named 'deep'"), store.transaction():
+    with pytest.raises(InputError, match="Space 'deep' already exists"), store.transaction():
         vectors.create_space("deep", ["color()"])
     with pytest.raises(UnknownNameError, match="Did you mean 'deep'"), store.transaction():
         vectors.create_space("new", ["color()"], base="dep")
@@ -594,8 +594,8 @@ def test_wrong_entries_in_the_catalogue_are_reported(store: Store, vectors: Vect
         db.execute("UPDATE segments SET dead = 1 WHERE id = 1")
         store.items.remove([3])
     faults = " ".join(verify(vectors))
-    assert "has 0 dead rows, but the catalogue has counted 1" in faults
-    assert "1 live rows of space 'deep' have no item" in faults
+    assert "has 0 removed vectors, but the catalogue lists 1" in faults
+    assert "Space 'deep': vectors without an item: 1." in faults
 
 
 def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: VectorStore) -> None:
@@ -605,4 +605,4 @@ def test_an_item_that_is_alive_twice_is_found(store: Store, vectors: VectorStore
     with store.transaction() as db:
         db.execute("DELETE FROM dead")
         db.execute("UPDATE segments SET dead = 0")
-    assert verify(vectors) == ["1 items have two live rows in space 'deep'. Run: lookalike repair"]
+    assert verify(vectors) == ["Space 'deep': items with two vectors: 1. Run: lookalike repair"]

@@ -109,7 +109,7 @@ def test_a_new_vocabulary_needs_pictures(collection, pictures, tmp_path):
     shutil.copytree(pictures / "fish", tmp_path / "pictures")
     collection.add(tmp_path / "pictures", recipes=[RECIPE])
     shutil.rmtree(tmp_path / "pictures")
-    with pytest.raises(SourceError, match="Is it mounted"):
+    with pytest.raises(SourceError, match="Is its disk mounted"):
         collection.fit(features=True)
     assert len(collection.vectors("words")[1]) == 4
 

@@ -101,7 +101,7 @@ def test_hostile_files_are_reported_and_good_files_are_read(tmp_path):
     [
         (hostile.crash, "it crashed the decoder (Segmentation fault)", True),
         (hostile.fail, "ValueError: black", False),
-        (hostile.leave, "the reading process ended unexpectedly", False),
+        (hostile.leave, "the worker process ended unexpectedly", False),
         (hostile.return_function, "Can't pickle", False),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_function_that_cannot_be_pickled_is_rejected_immediately():
         ReadPool(lambda pixels: pixels, side=None)
     with pytest.raises(InputError, match="workers must be at least 1"):
         ReadPool(hostile.shape, side=None, workers=0)
-    with pytest.raises(InputError, match="timeout_s must be more than 0"):
+    with pytest.raises(InputError, match="timeout_s must be above 0"):
         ReadPool(hostile.shape, side=None, timeout_s=0)
 
 
@@ -276,7 +276,7 @@ def test_a_process_killed_while_it_starts_is_replaced(good, started):
 
 
 def test_a_process_that_is_always_killed_while_it_starts_raises_an_error(good, started):
-    reason = r"killed 3 times in a row while it started \(Killed\)"
+    reason = r"killed 3 times in a row while starting \(Killed\)"
     with (
         ReadPool(hostile.AtStart(started, "killed"), side=None, workers=1) as pool,
         pytest.raises(LookalikeError, match=reason),

@@ -97,7 +97,7 @@ def check_bits(bits: Any) -> int:
 
     >>> check_bits(12)
     Traceback (most recent call last):
-    lookalike.errors.InputError: bits must be a whole number of bytes: a multiple of 8, at least 8. Got 12.
+    lookalike.errors.InputError: bits must be a multiple of 8, and at least 8. Got 12.
     """
     if isinstance(bits, bool) or not isinstance(bits, Integral) or bits < 8 or bits % 8:
         raise InputError(f"bits must be a multiple of 8, and at least 8. Got {bits!r}.")
