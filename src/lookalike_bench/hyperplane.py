@@ -1,4 +1,4 @@
-"""Searches for the 50 best synthetic vectors of a hyperplane: their recall, and their speed-up over a scan.
+"""Searches for the 50 best synthetic vectors for a hyperplane: their recall, and their speed-up over a scan.
 
 Rows are indexes and scans, columns are measures, kinds of query and numbers of vectors: recall@50, speed-up over
 `scan-f32` in the same run, the share of the vectors that were scored, bytes per item in memory. Needs no data folder.
@@ -278,7 +278,7 @@ def has(row: str, column: str) -> bool:
 
 BENCH = Bench(
     "hyperplane",
-    "search for the 50 best synthetic vectors of a hyperplane",
+    "search for the 50 best synthetic vectors for a hyperplane",
     ROWS,
     tuple(COLUMNS),
     run,
