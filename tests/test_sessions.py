@@ -360,10 +360,10 @@ def test_finishing_requires_a_positive_picture(own, tmp_path):
 
 def test_contradictions_in_one_call_are_rejected_and_later_marks_replace_earlier_ones(own):
     fish = ids_of(own, "fish")
-    with pytest.raises(InputError, match="is given as positive and as negative"):
+    with pytest.raises(InputError, match="given both as positive and as negative"):
         own.session(fish[0], without=fish[0])
     session = own.session(fish[:2])
-    with pytest.raises(InputError, match="is given as positive and as skipped"):
+    with pytest.raises(InputError, match="given both as positive and as skipped"):
         session.mark(relevant=fish[2], skip=fish[2])
     assert len(session.marks) == 2
     session.mark(irrelevant=fish[1])
