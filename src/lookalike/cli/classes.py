@@ -378,7 +378,8 @@ def use(
 def evaluate(
     where: Where,
     space: Annotated[
-        str | None, typer.Option("--space", metavar="NAME", help="Space to evaluate in. Default: that of the classes.")
+        str | None,
+        typer.Option("--space", metavar="NAME", help="Space to evaluate in. Default: the space used by the classes."),
     ] = None,
     kind: Kind = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of classes to list, worst first.")] = 40,

@@ -12,7 +12,7 @@ const SIZES = [
 const ORDERS = [
   ["", "by path"],
   ["id", "shuffled"],
-  ["added", "most recently added first"],
+  ["added", "by date added"],
   ["taken", "by date taken"],
 ];
 const FORMATS = { csv: "Table (CSV)", json: "JSON", paths: "List of paths", coco: "COCO" };
