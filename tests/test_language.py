@@ -27,7 +27,7 @@ REFUSED = {
     r"\b(?:whoever|nobody|somebody|everybody|anybody)\b": "name the user, client, thread or process",
     r"(?:^|[.;:,] )[Ww]ho (?!is\b|are\b)\w+s\b": "name the user, client, thread or process",
     r"\bwish(?:es|ed)?\b": "write: target, option, request",
-    rf"\b\d[\d,]*(?:\.\d+)?(?: \w+)? an? (?:{UNITS})\b": "write: per",
+    rf"\b\d[\d,]*(?:\.\d+)?(?: (?!is\b)\w+)? an? (?:{UNITS})\b": "write: per",
     rf"\b(?:bytes?|bits|[kMG]B|ms|seconds|times|milliseconds|microseconds) an? (?:{UNITS})\b": "write: per",
     rf"\b(?:an?|one) (?:line|file|row|key|vector|picture|number|bit|panel|click) an? (?:{UNITS})\b": "write: per",
     r"\b(?:when|which|what) to take\b|\btake (?:it|this|them|one|which) (?:for|where|when|if)\b": "write: use",
@@ -75,7 +75,7 @@ GOOD = (
     "A user who is logged in takes a token from the file.",
     "It is no longer in the collection.",
     "Sort the pictures a second time.",
-    "The exit code is 2. If a cell fails, there are fewer results than there are cells.",
+    "The exit code is 2. If a cell fails, there are fewer results than there are cells. Here, −1 is a class.",
 )
 
 

@@ -264,7 +264,7 @@ def test_local_clients_have_the_role_manage_until_a_token_exists(own):
     with running(own) as service:
         assert service.get("/collection")["me"]["role"] == "manage"
         mine = add_token(own, "anna", "view")
-        assert "needs a token" in error(service.client.get("/api/v1/items"), 401, "token")
+        assert "needs a valid token" in error(service.client.get("/api/v1/items"), 401, "token")
         error(service.client.get("/metrics"), 401, "token")
         assert service.client.get("/").status_code == 200  # the page is needed to log in
         assert service.get("/collection", headers=mine)["me"] == {"name": "anna", "role": "view"}

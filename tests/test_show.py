@@ -155,7 +155,7 @@ def test_names_are_escaped_in_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.gif", "a", "a.png.txt"])
 def test_a_sheet_with_another_suffix_is_rejected_with_the_allowed_ones(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"must end in \.png, \.jpg, \.jpeg\. Got .*" + name):
+    with pytest.raises(InputError, match=r"must end in \.png, \.jpg or \.jpeg\. Got .*" + name):
         show.write_sheet([], tmp_path / name)
 
 

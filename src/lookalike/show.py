@@ -109,7 +109,7 @@ def check_sheet(target: str | Path) -> Path:
     """Return the path of a contact sheet. Raises InputError if it cannot be written or is not a .png or .jpg file."""
     path = check_place(target)
     if path.suffix.lower() not in SHEET_SUFFIXES:
-        suffixes = ", ".join(SHEET_SUFFIXES)
+        suffixes = ".png, .jpg or .jpeg"
         raise InputError(f"The name of a contact sheet must end in {suffixes}. Got {printable(str(target))}.")
     return path
 

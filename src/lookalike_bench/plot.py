@@ -27,7 +27,7 @@ def check_plot(target: str | Path) -> Path:
     """Return the path of a plot, or raise an error, before a long run, if it could not be written."""
     path = check_place(target)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"The file name of a plot must end in {', '.join(SUFFIXES)}. Got {target}.")
+        raise InputError(f"The file name of a plot must end in .png, .svg or .pdf. Got {target}.")
     _figure()
     return path
 

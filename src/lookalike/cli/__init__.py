@@ -9,6 +9,7 @@ that `lookalike --help` does not need. `run` prints every error as one line.
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -80,7 +81,8 @@ def run(words: Sequence[str]) -> int:
 def _print_error(error: Exception, json: bool) -> int:
     """Print an error on one line and return the exit code."""
     message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-    message = " ".join(message.split())
+    message = " ".join(message.split()).replace("Value error, ", "")  # Typer passes on the words of pydantic
+    message = re.sub(r"Input should be a valid (\w+),.*", r"it is not a valid \1.", message)
     if usage := getattr(error, "ctx", None):  # only usage errors have a context
         message += f"{'' if message.endswith(('.', '?', '!')) else '.'} Try: {usage.command_path} --help"
     if json:

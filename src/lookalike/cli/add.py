@@ -136,7 +136,7 @@ def _print_report(report: "Report", json: bool) -> int:
         counts = {
             "added": report.added,
             "unchanged": report.known,
-            "copied": report.copied,
+            "already in the collection": report.copied,
             "moved": report.moved,
             "changed": report.changed,
             "missing": report.gone,

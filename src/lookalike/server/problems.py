@@ -150,7 +150,9 @@ def not_found(message: str) -> Problem:
 
 def token_needed(headers: Mapping[str, str] | None = None) -> Problem:
     """Return the error for a request without a valid token."""
-    return Problem(401, "This request needs a token. Log in, or send: Authorization: Bearer TOKEN", headers=headers)
+    return Problem(
+        401, "This request needs a valid token. Log in, or send: Authorization: Bearer TOKEN", headers=headers
+    )
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
