@@ -74,7 +74,9 @@ def run(
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", metavar="N", help="Cells to run at the same time; default: 1; with NAME all, the number of cores."
+            "--jobs",
+            metavar="N",
+            help="Number of cells to run at the same time. Default: 1; with NAME all, the number of cores.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,

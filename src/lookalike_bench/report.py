@@ -113,7 +113,7 @@ ROW_TITLES = {"scaling": "operation"}
 """What the rows of a benchmark are, if not methods."""
 MEASURES = {
     "4·recall@4": "pictures of the same object among the first four results, including the query; 4 is perfect",
-    "P@1": "share of queries whose first result, the query excluded, shows the same object",
+    "P@1": "share of queries whose first result other than the query shows the same object",
     "bytes per item": "memory per item",
     "mAP": "mean average precision of the whole ranking",
     "mAP@20": "mean average precision of the first 20 results",

@@ -54,7 +54,7 @@ class Interrupted(Exception):  # noqa: N818 — not an error: the user pressed C
 def feedback(
     where: Where,
     images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE", help="Positive examples: pictures or ids.")
+        list[str] | None, typer.Argument(metavar="IMAGE", help="Positive examples: paths or ids of pictures.")
     ] = None,
     negatives: Annotated[
         list[str] | None,

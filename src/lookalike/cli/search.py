@@ -21,7 +21,7 @@ else:
 
 @filtered
 def search(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Positive examples: pictures or ids.")],
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Positive examples: paths or ids of pictures.")],
     where: Where,
     negatives: Annotated[
         list[str] | None, typer.Option("--not", metavar="IMAGE", help="Negative example; repeatable.")
@@ -85,7 +85,7 @@ def search(
 
 
 def explain(
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Picture or id.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Path or id of a picture.")],
     where: Where,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of pictures to list.")] = 5,
     space: Annotated[
