@@ -181,7 +181,7 @@ def map_(
 @filtered
 def export(
     where: Where,
-    target: Annotated[str, typer.Argument(metavar="FILE", help="Output file. Default: standard output.")] = "-",
+    target: Annotated[str, typer.Argument(metavar="FILE", help="Output file; - is standard output.")] = "-",
     format: Annotated[
         Literal["json", "csv", "paths", "coco", "npz"] | None,
         typer.Option("--format", help="Output format. Default: by extension (.csv, .npz, .txt), otherwise json."),
