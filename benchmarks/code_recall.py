@@ -2,7 +2,7 @@
 
     python benchmarks/code_recall.py DIR [--sets mnist corel5k-deep] [--coders itq pq] [--bits 64] [--keep FOLDER]
 
-Vectors are the training parts of the datasets, at most `--most`; 200 of them, sampled at random, search for their ten
+Vectors are the training sets of the datasets, at most `--most`; 200 of them, sampled at random, search for their ten
 nearest neighbours. Each line of output has the dataset, the number of vectors, the coder, the bits, the recall in the
 first 20, 140 ("fast") and 300 ("balanced") results by codes, which a search then re-ranks by vectors, and the
 milliseconds of CPU time per query. Labels are not used.

@@ -4,8 +4,8 @@
                                         [--methods ncmml,lmnn,lmnn-all,lmnn-dynamic,wsabie,jscl,ncm-fda,svm]
                                         [--lams 1,3,10] [--rates 0.03,0.1,0.3,1] [--dim 64] [--most 8000] [--keep DIR]
 
-Rows are from the training part of a dataset of `lookalike bench run ncm`, at most `--most`; a random quarter of each
-class is used for validation. The test part is never used. λ is that of the whitening at the start of training, as a
+Rows are from the training set of a dataset of `lookalike bench run ncm`, at most `--most`; a random quarter of each
+class is used for validation. The test set is never used. λ is that of the whitening at the start of training, as a
 share of the mean variance; `ncm-fda` and `svm` choose their own parameter, as in the benchmark. `--keep` is the folder
 of cached vectors of `lookalike bench run --keep`.
 """

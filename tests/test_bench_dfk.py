@@ -102,7 +102,7 @@ def test_splits_are_stratified_and_test_labels_are_not_used():
     assert np.bincount(Y[test]).tolist() == [6, 6, 6]
     assert set(train) | set(test) == set(range(60))
     wrong = Y.copy()
-    wrong[test] = 0  # learning must not depend on the labels of the test part
+    wrong[test] = 0  # learning must not depend on the labels of the test set
     for row in ("dfk", "dca", "mmc"):
         found = [dfk.embed(row, SETS, y, train, test, 0, "sets", (row, str(i))) for i, y in enumerate((Y, wrong))]
         np.testing.assert_array_equal(*found)

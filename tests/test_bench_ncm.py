@@ -1,4 +1,4 @@
-"""The benchmark of learned metrics: splits, filled rows, and parameters chosen without the test part."""
+"""The benchmark of learned metrics: splits, filled rows, and parameters chosen without the test set."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The benchmark of SLEM: negatives, test part, and parameters chosen without the test part."""
+"""The benchmark of SLEM: negatives, test set, and parameters chosen without the test set."""
 
 import json
 import tarfile

@@ -3,12 +3,12 @@
 Rows are methods, columns are datasets. A cell is mean average precision, the mean over splits. Wang, Li & Liu,
 "Learning discriminative Fisher kernel for image retrieval", 2013 (dfk), §4.
 
-Protocol. A random 70 % of each class is the training part. Each picture of the other 30 % is a query once, and the
+Protocol. A random 70 % of each class is the training set. Each picture of the other 30 % is a query once, and the
 others of these 30 % are ranked. corel1k: precision is averaged over the relevant pictures among the first 20; other
 datasets: over all relevant pictures. There are `SPLITS` splits with seeds from `--seed` on; the interval is Student's,
 over splits. In `corel5k-words`, pictures that share a word are relevant, and words are the labels to learn from. A
 picture is a set of 400 local descriptors (`SomePatches`). A mixture of 60 Gaussians is fitted to the descriptors of the
-training part. fisher, fess, pd and dfk use the sets; euclidean and the metrics use the bag of words of the same
+training set. fisher, fess, pd and dfk use the sets; euclidean and the metrics use the bag of words of the same
 mixture, 60 dimensions. In `-scores` columns, euclidean and the metrics use Fisher scores instead, normalised to unit
 length and reduced by PCA to 128 dimensions, which is what dfk starts from. In `-deep` columns, a picture is one vector
 of the network.
@@ -106,7 +106,7 @@ SECONDS |= {"fess": 8.0, "pd": 9.0, "dfk": 125.0, "fisher": 3.0, "dca": 3.0}
 longer."""
 CLASSES = ("africa", "beach", "buildings", "buses", "dinosaurs", "elephants", "flowers", "horses", "mountains", "food")
 HELD = 0.3
-"""Share of the training part on which options are chosen."""
+"""Share of the training set on which options are chosen."""
 SCORES_DIM = 128
 """Dimension of Fisher scores or deep vectors after PCA, for metrics that learn a square matrix."""
 NCA_ROWS, NCA_STEPS = 3_000, 50
@@ -279,7 +279,7 @@ def check(columns: Sequence[str], data: Path) -> None:
 class Metric:
     """A metric on vectors, and the candidates for its options.
 
-    Candidates are compared on a validation part of the training part (dfk, §4.4).
+    Candidates are compared on a validation set taken from the training set (dfk, §4.4).
     """
 
     make: Callable[..., Any]
@@ -363,7 +363,7 @@ def count_words(fisher: Dfk, X: Sets) -> Vectors:
 
 
 def reduce(X: Vectors, train: Codes) -> Vectors:
-    """Reduce rows by the PCA of the training part."""
+    """Reduce rows by the PCA of the training set."""
     return np.asarray(PCA(dim=min(SCORES_DIM, X.shape[1], len(train))).fit(X[train]).transform(X))
 
 

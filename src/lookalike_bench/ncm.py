@@ -4,8 +4,8 @@ Rows are methods, columns are datasets and dimensions. A cell is an error in per
 Mensink et al., "Large scale metric learning for distance-based image classification on open ended data sets", 2013
 (ncm), Tables 2–5 and 7, Fig. 9.
 
-Protocol. `SET/DIM`: everything is learned from the training part (`vectors.train_test`); parameters are chosen on a
-fifth of it, and the test part is classified once. `SET/held-out`: every fifth class is new. The metric is learned from
+Protocol. `SET/DIM`: everything is learned from the training set (`vectors.train_test`); parameters are chosen on a
+fifth of it, and the test set is classified once. `SET/held-out`: every fifth class is new. The metric is learned from
 the training pictures of the other classes; means or neighbours are those of all classes, and test pictures of new
 classes are classified among all classes. `held-in` is the same with a metric that was learned from all classes.
 `SET/new-N`: the metric of held-out, and N random pictures of each new class, `REPEATS` times. Rows `prior-…` also have

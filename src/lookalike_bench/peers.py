@@ -9,7 +9,7 @@ Protocol. Search: 10 nearest of 50,000 vectors in 128 dimensions around 250 cent
 PCA (`search_peers`); codes are random. Hyperplanes: 50 best of 50,000 vectors of the `hyperplane` benchmark. Learners:
 scikit-learn's digits, or 2,000 vectors of a dataset, of its first 10 classes by name, three splits; every side uses its
 defaults. The time is that of `fit`, unless the function of the row documents another, and quality is the accuracy on
-the test part. Feedback: sessions as in the `feedback` benchmark. On a dataset, codes are those of `itq`, 64 bits. No
+the test set. Feedback: sessions as in the `feedback` benchmark. On a dataset, codes are those of `itq`, 64 bits. No
 parameter is chosen by test labels.
 """
 

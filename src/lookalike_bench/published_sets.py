@@ -36,7 +36,7 @@ class QuerySet(NamedTuple):
 
 
 class LabelledSet(NamedTuple):
-    """Pictures with one or several labels each; `test` (n,) is all False if the dataset has no test part."""
+    """Pictures with one or several labels each; `test` (n,) is all False if the dataset has no test set."""
 
     pictures: Sequence[Path] | Sequence[Pixels]
     labels: list[frozenset[str]]

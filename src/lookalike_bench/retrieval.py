@@ -7,7 +7,7 @@ collection: add, fit, then an exact ranking of its vectors.
 More columns run the papers' protocols on `published_sets`. Holidays: average precision without the query. Oxford and
 Paris: average precision by the trapezoid rule of their own program; the query is cropped to its box. UKBench:
 4·recall@4. Datasets with labels: average precision, where pictures that share a label are relevant; queries are test
-pictures among training pictures if the dataset has a test part, or else each picture among the others.
+pictures among training pictures if the dataset has a test set, or else each picture among the others.
 """
 
 import tempfile

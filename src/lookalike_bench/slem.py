@@ -5,19 +5,19 @@ milliseconds per picture. Rezende et al., "Kernel square-loss exemplar machines 
 §6.
 
 Protocol. The classes of a dataset (objects of ukbench2000, categories of the others) are sorted. The first half are the
-negatives, the second half is the test part, where every picture is a query once: ukbench2000 has objects 0–249 and
+negatives, the second half is the test set, where every picture is a query once: ukbench2000 has objects 0–249 and
 250–499. Parameters are chosen by `calibrate_labels` inside the first half, by the mean average precision of two folds:
 objects 125–249 must find their own class against the pool of objects 0–124, and vice versa; then the encoder is fitted
-on the whole first half. Labels of the test part are used only by the measure. Vocabularies of vlad and fisher are
+on the whole first half. Labels of the test set are used only by the measure. Vocabularies of vlad and fisher are
 learned, without labels, from a sample of all pictures of the dataset, as a collection does. `-foreign` uses the same
 number of random negatives from corel5k for the calibration and for the fit; the pictures to find in the calibration are
-the same, but in one batch. `-own` uses the test part as the pool, as a collection does by default, with the parameters
+the same, but in one batch. `-own` uses the test set as the pool, as a collection does by default, with the parameters
 of the disjoint pool. Datasets of categories show the limit of the method: their task is to find the same category, not
 the same object.
 
 Everything here depends only on inner products of vectors, so n vectors with more than n dimensions are replaced by
 shorter vectors with the same inner products. ESVM trains once per picture: it is calibrated on at most `FEW` pictures
-of at most 25 random classes of one fold. A test part of more than `MOST` pictures (corel5k) is thinned evenly in every
+of at most 25 random classes of one fold. A test set of more than `MOST` pictures (corel5k) is thinned evenly in every
 class, both queries and database; each class keeps its share, so mAP hardly changes.
 """
 
@@ -56,7 +56,7 @@ FEW, MOST = 100, 1_000
 FOREIGN = "corel5k"
 """The dataset of foreign negatives."""
 REPEATS = 3
-"""Timed encodings of the test part."""
+"""Timed encodings of the test set."""
 
 PAPER: dict[str, dict[str, float]] = {
     "vlad": {"cosine": 72.7, "pcaw": 75.5, "lda": 54.7, "esvm": 77.5, "linear": 78.0}
@@ -190,7 +190,7 @@ def measure(row: str, base: Base, progress: Progress) -> Outcome:
     pool, asked, test = split(base.labels)
     if method.slow:
         test = _thin(test, base.labels, MOST)
-    shown = np.concatenate([pool, asked])  # (n,), all except the test part
+    shown = np.concatenate([pool, asked])  # (n,), all except the test set
     foreign = base.foreign[np.random.default_rng(0).permutation(len(base.foreign))[: len(shown)]]
     params: dict[str, Any] = {}
     if method.candidates:
@@ -237,7 +237,7 @@ def number(labels: Labels) -> Rows:
 
 
 def split(labels: Labels) -> tuple[Rows, Rows, Rows]:
-    """Rows of the two folds of the calibration and of the test part: a quarter, a quarter and half of the classes.
+    """Rows of the two folds of the calibration and of the test set: a quarter, a quarter and half of the classes.
 
     >>> [part.tolist() for part in split(np.array(["10", "9", "8", "1"]))]
     [[3], [2], [1, 0]]

@@ -32,7 +32,7 @@ from lookalike_bench import datasets
 from lookalike_bench.datasets import Labels
 
 SETS = ("mnist", "cifar10-deep", "cifar10-fisher", "corel5k-deep", "corel5k-fisher")
-"""Datasets with a training and a test part; after the dash, the recipe whose first stage extracts the features."""
+"""Datasets with a training and a test set; after the dash, the recipe whose first stage extracts the features."""
 CODE = ("encode", "features", "images")
 """Packages whose code determines the vector of a picture."""
 Arrays: TypeAlias = dict[str, NDArray[Any]]
@@ -105,7 +105,7 @@ def unit_vectors(name: str, folder: Path, progress: Progress = silent) -> Rows:
 
 
 def train_test(name: str, folder: Path, progress: Progress = silent) -> TrainTest:
-    """Both parts of a dataset in `SETS`; for corel5k, the test part is a random half of each class.
+    """The training and test sets of a dataset in `SETS`; for corel5k, the test set is a random half of each class.
 
     Vectors of mnist are pixels from 0 to 1, other vectors have unit length.
     """

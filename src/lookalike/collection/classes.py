@@ -116,7 +116,7 @@ class Classes:
         )
 
     def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> int:
-        """Add pictures of the collection to a class, by id, path or folder; return the number of pictures added.
+        """Add pictures in the collection to a class, by id, path or folder; return the number of pictures added.
 
         The class is created if it does not exist. A class without pictures is predicted only if the hierarchy gives it
         a mean.

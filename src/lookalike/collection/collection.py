@@ -169,7 +169,7 @@ class Collection:
         progress: Progress | None = None,
         workers: int | None = None,
     ) -> dict[str, int]:
-        """Fit spaces on the pictures of the collection; return the number of pictures that each was fitted on.
+        """Fit spaces on the pictures in the collection; return the number of pictures that each was fitted on.
 
         A space can be new: a pipeline, `"name = spec | spec"`, or a single step, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
         which creates a space of that name on the first space's feature. `"codes(bits=64)"` stands for `tsvm` if at

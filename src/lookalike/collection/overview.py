@@ -201,7 +201,7 @@ def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
 def speeds(spaces: Spaces) -> list[dict[str, Any]]:
     """Measure the time of a search in each space that has rows, and predict it with `plan` for this machine.
 
-    Queries are pictures of the collection, so no features are extracted. The first search is not timed, because it
+    Queries are pictures in the collection, so no features are extracted. The first search is not timed, because it
     loads the data into memory.
     """
     machine = measure()

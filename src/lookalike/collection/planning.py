@@ -228,7 +228,7 @@ class Way:
     peak: float  # bytes while it is built
     disk: float  # bytes
     add_s: float | None  # to read, extract, encode and index all pictures; None: the feature's speed is unknown
-    search_s: float  # by a picture of the collection; for others, features must be extracted first
+    search_s: float  # by a picture in the collection; for others, features must be extracted first
     round_s: float  # of feedback
     recall: float
     commands: tuple[str, ...]

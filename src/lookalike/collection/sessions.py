@@ -156,7 +156,7 @@ class Session:
         )
 
     def best(self, k: int = 50, *, filter: Filter | None = None, effort: float | str | None = None) -> list[Result]:
-        """Rank the current pictures of the collection by a session, open or finished; nothing is logged."""
+        """Rank the current pictures in the collection by a session, open or finished; nothing is logged."""
         outcome, items, _ = self._run_round(k, 0, filter, effort, turn=0)
         return _results(outcome, items)
 
@@ -186,7 +186,7 @@ class Session:
         irrelevant: Example | Iterable[Example] = (),
         skip: Example | Iterable[Example] = (),
     ) -> None:
-        """Mark pictures of the collection, by id or path. When the method returns, the marks are on disk.
+        """Mark pictures in the collection, by id or path. When the method returns, the marks are on disk.
 
         `undo` undoes one call. The last mark of a picture counts.
         """

@@ -63,7 +63,7 @@ class Dfk(TransformerMixin, BaseEstimator):
         precision; the best parameters are kept. 0 runs all steps and keeps the last parameters.
     learned : what is learned. "all": weights and mixture; "fixed": the same with the paper's gradient, which treats
         posteriors as constants; "weights": only the weights.
-    random_state : random seed of the mixture, of the validation part and of the batches.
+    random_state : random seed of the mixture, of the validation set and of the batches.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Label encoding, and the split of rows into a training and a validation part.
+"""Label encoding, and the split of rows into a training and a validation set.
 
 scikit-learn is imported when labels are encoded, not with the module, because the engine imports `join_names` at
 startup.

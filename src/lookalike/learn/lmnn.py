@@ -49,7 +49,7 @@ class Lmnn(TrainedProjection):
     measure : validation score on a fifth of each class, used to decide when to stop: "top1" (the class of most of the
         k nearest; ties broken by their share), "top5" (the right class among the first five) or "map" (retrieval by
         cosine). If there are at most 100,000 rows, the model is then retrained on all, for the best number of steps.
-    random_state : random seed of the validation part and of the batches.
+    random_state : random seed of the validation set and of the batches.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Lmnn(TrainedProjection):
     ) -> Self:
         """Fit to rows (n, d) and labels (n,) of at least 2 classes, one of them with at least 2 rows.
 
-        `held`, rows and labels, replaces the validation part of X; for "map" its labels can be of any classes.
+        `held`, rows and labels, replaces the validation set of X; for "map" its labels can be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
         problem = self._problem(X, y, held, MAX_HELD)
@@ -119,7 +119,7 @@ class Lmnn(TrainedProjection):
     def _descend(
         self, problem: Problem, *, steps: int | None = None, callback: Callback | None = None
     ) -> tuple[Array, Curve]:
-        """Return the best W on the validation part, or the last one, and the learning curve."""
+        """Return the best W on the validation set, or the last one, and the learning curve."""
         rows, labels, k = problem.rows, problem.labels, int(self.k)
         targets: Targets = None if self.targets == "all" else k
         if self.targets == "fixed":

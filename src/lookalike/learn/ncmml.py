@@ -103,7 +103,7 @@ class Ncmml(TrainedProjection):
         the model is retrained on all of them for the best number of steps. 0 runs all steps and keeps the last W.
     measure : validation score: "top1" (the right class is first), "top5" (among the first five; ties broken by top-1)
         or "map" (retrieval by cosine, for which training should stop much earlier).
-    random_state : random seed of the validation part and of the batches.
+    random_state : random seed of the validation set and of the batches.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Ncmml(TrainedProjection):
     ) -> Self:
         """Fit to rows (n, d) and labels (n,) of at least 2 classes.
 
-        `held`, rows and labels, replaces the validation part of X; for "map" its labels can be of any classes.
+        `held`, rows and labels, replaces the validation set of X; for "map" its labels can be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
         problem = self._problem(X, y, held, MAX_HELD_FOR_MAP if self.measure == "map" else MAX_HELD_OUT)

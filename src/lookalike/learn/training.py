@@ -4,7 +4,7 @@
   stopping, as in Mensink et al. 2013, "Large scale metric learning for distance-based image classification on open
   ended data sets" (ncm), §5.1.
 - `find_start` returns the initial W and a preconditioner for its gradients. The paper has neither.
-- `TrainedProjection` contains what the estimators NCMML, LMNN and WSABIE share: checks, validation part, measures.
+- `TrainedProjection` contains what the estimators NCMML, LMNN and WSABIE share: checks, validation set, measures.
 - `Adam` is the preconditioner of DFK.
 """
 
@@ -31,7 +31,7 @@ START_BYTES = 32 * 2**20
 """Size of the sample of rows that `find_start` uses."""
 LAM = 3.0
 """Added to the variances within classes, as a share of their mean, before rows are whitened. Among 0.1, 0.3, 1, 3, 10
-and no whitening, it is the best, or within 0.2 points of it, on the validation parts of five training sets: see
+and no whitening, it is the best, or within 0.2 points of it, on the validation sets of five training sets: see
 docs/experiments/learn.md."""
 TINY = 1e-6
 """Differences between class means below this share of the largest are treated as zero."""
@@ -179,25 +179,25 @@ class Adam:
 
 
 class Problem(NamedTuple):
-    """Labelled rows, split into a training and a validation part."""
+    """Labelled rows, split into a training and a validation set."""
 
     X: Rows  # (n, d): all rows
     codes: NDArray[np.int64]  # (n,), class numbers
     classes: NDArray[Any]  # (C,)
-    rows: Rows  # training part
+    rows: Rows  # training set
     labels: NDArray[np.int64]
-    held: Rows  # validation part
+    held: Rows  # validation set
     held_labels: NDArray[np.int64]  # empty: no validation
     repeats: bool  # whether to train again on all rows
     random: np.random.Generator
 
     def with_all_rows(self) -> "Problem":
-        """Return the same problem with all rows in the training part and no validation part."""
+        """Return the same problem with all rows in the training set and no validation set."""
         return self._replace(rows=self.X, labels=self.codes, held_labels=self.held_labels[:0], repeats=False)
 
 
 class TrainedProjection(Projection):
-    """Base of projections trained with `train`: shared checks, validation part and measures.
+    """Base of projections trained with `train`: shared checks, validation set and measures.
 
     The constructor of a subclass stores `dim`, `rate`, `max_iterations` and `random_state`; `batch`, `validation` and
     `measure` are options or class attributes.

@@ -80,7 +80,7 @@ class Wsabie(ClassifierMixin, TrainedProjection):
     max_iterations : maximum number of steps.
     measure : validation score on a fifth of each class, used to decide when to stop: "top1" (the right class is first),
         "top5" (among the first five; ties broken by top-1) or "map" (retrieval by cosine).
-    random_state : random seed of the validation part and of the batches.
+    random_state : random seed of the validation set and of the batches.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Wsabie(ClassifierMixin, TrainedProjection):
     ) -> Self:
         """Fit to rows (n, d) and labels (n,) of at least 2 classes.
 
-        `held`, rows and labels, replaces the validation part of X; for "map" its labels can be of any classes.
+        `held`, rows and labels, replaces the validation set of X; for "map" its labels can be of any classes.
         `callback(step, loss, score)` is called at each validation.
         """
         problem = self._problem(X, y, held, MAX_HELD)

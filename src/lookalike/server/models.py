@@ -115,7 +115,7 @@ class PredictionOut(TypedDict):
 
 
 class ItemOut(TypedDict):
-    """A picture of the collection."""
+    """A picture in the collection."""
 
     id: str
     path: str | None
@@ -143,7 +143,7 @@ class ItemsOut(TypedDict):
 
 
 class ExampleIn(RequestModel):
-    """A picture of the collection or an upload, or a part of one."""
+    """A picture in the collection or an upload, or a part of one."""
 
     id: Id | None = None
     upload: UploadId | None = None

@@ -28,7 +28,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class ExternalExample:
-    """An example that is not a picture of the collection: another file, or a part of a picture."""
+    """An example that is not a picture in the collection: another file, or a part of a picture."""
 
     positive: bool  # or a negative example
     vector: Vectors  # (d,) float32

@@ -1,4 +1,4 @@
-"""The pictures of the collection: lists, items, images, thumbnails and regions.
+"""The pictures in the collection: lists, items, images, thumbnails and regions.
 
 The service sends a file only if it is in the catalogue and its bytes have not changed since it was added.
 """

@@ -1,4 +1,4 @@
-"""Search with pictures of the collection or with uploads, which are cached for an hour and not added."""
+"""Search with pictures in the collection or with uploads, which are cached for an hour and not added."""
 
 import time
 
