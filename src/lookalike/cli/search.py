@@ -90,7 +90,9 @@ def explain(
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of pictures to list.")] = 5,
     space: Annotated[
         str | None,
-        typer.Option("--space", metavar="NAME", help="Space to explain. Default: the first that uses negatives."),
+        typer.Option(
+            "--space", metavar="NAME", help="Space of the classifier. Default: the first that uses negatives."
+        ),
     ] = None,
     json: Json = False,
 ) -> int:

@@ -14,7 +14,7 @@ import { empty, lead } from "./view_parts.js";
 const TIERS = [
   ["identical", "Identical", "The same file, byte for byte, in several places."],
   ["same", "Same photo", "The same photo, saved again, resized or cropped."],
-  ["alike", "Similar", "Different photos that look almost the same, such as two shots of one moment."],
+  ["alike", "Similar", "Different photos that look almost the same, such as two shots of the same scene."],
 ];
 const SHOWN = 20; // groups per page
 
