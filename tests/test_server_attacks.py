@@ -309,7 +309,7 @@ def test_too_many_requests_are_slowed_down(shelf):
         seen = [service.client.post("/api/v1/search", json=body) for _ in range(5)]
         assert [answer.status_code for answer in seen] == [200] * 3 + [429] * 2
         assert "Try again in" in error(seen[-1], 429, "too-many")
-        assert seen[-1].headers["retry-after"] == "10"
+        assert 1 <= int(seen[-1].headers["retry-after"]) <= 10  # 10 s minus the time that the requests took
         assert service.client.get("/healthz").status_code == 200
 
 

@@ -63,7 +63,8 @@ def fit(
     the command is interrupted, lookalike refresh completes the work.
 
     With --calibrate, lam and gamma of the last transform are chosen from a grid. The best values are those for which a
-    search with an altered picture most often finds the original or, with --labels, pictures with the same label.
+    search with an altered picture most often finds the original or, with --labels, a search with a labelled picture
+    finds others with the same label.
 
     ncmml, lmnn, fda, tsvm and similar methods are fitted on the pictures that have exactly one label.
 
