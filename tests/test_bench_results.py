@@ -63,6 +63,21 @@ def test_other_files_are_rejected(tmp_path):
     assert results.read(tmp_path / "none") == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("× as fast", "speed-up"), ("bytes an item", "bytes per item"), ("mAP of 20", "mAP@20"), ("ms", "ms")],
+)
+def test_measures_in_older_files_get_their_current_names(tmp_path, old, new):
+    results.append(tmp_path / "older.jsonl", results.record(replace(CELL, measure=old)))
+    assert [record.cell.measure for record in results.read(tmp_path / "older.jsonl")] == [new]
+
+
+def test_a_measure_that_is_not_text_is_rejected(tmp_path):
+    results.append(tmp_path / "other.jsonl", results.record(replace(CELL, measure=None)))
+    with pytest.raises(InputError, match="measure must be text, got None"):
+        results.read(tmp_path / "other.jsonl")
+
+
 def test_an_interrupted_run_resumes(toy, tmp_path, capsys, monkeypatch):
     words = ["bench", "run", "toy", "--data", ".", "--results", str(tmp_path / "figures.jsonl"), "--json"]
     assert cli.run([*words, "--columns", "x"]) == 0

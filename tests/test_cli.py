@@ -312,6 +312,8 @@ def test_search_writes_a_sheet_and_a_page(
     [
         (["sarch", "x.jpg"], "Did you mean 'search'?"),
         (["search", "x.jpg", "-k", "0"], "Invalid value for '-k'"),
+        (["search", "x.jpg", "-k", "many"], "Invalid value for '-k': it is not a valid integer. Try:"),
+        (["duplicates", "--tier", "sam"], "Invalid value for '--tier': 'sam' is not one of"),
         (["search", "x.jpg", "--colour"], "No such option: --colour"),
         (["search", "/no/such.jpg"], "/no/such.jpg"),
         (["search", "0123456789abcdef"], "0123456789abcdef"),

@@ -22,7 +22,7 @@ from lookalike.errors import ImageError, InputError, LookalikeError
 from lookalike.images.decoding import read
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import locate
-from lookalike.text import printable, shorten
+from lookalike.text import either, printable, shorten
 from lookalike.types import Box, Pixels
 
 Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
@@ -109,7 +109,7 @@ def check_sheet(target: str | Path) -> Path:
     """Return the path of a contact sheet. Raises InputError if it cannot be written or is not a .png or .jpg file."""
     path = check_place(target)
     if path.suffix.lower() not in SHEET_SUFFIXES:
-        suffixes = ".png, .jpg or .jpeg"
+        suffixes = either(SHEET_SUFFIXES)
         raise InputError(f"The name of a contact sheet must end in {suffixes}. Got {printable(str(target))}.")
     return path
 

@@ -1,8 +1,9 @@
-"""Formatting of paths, counts, sizes and durations, and parsing of counts, sizes and durations."""
+"""Formatting of paths, counts, sizes and durations, parsing of counts, sizes and durations, and words for messages."""
 
 import math
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from lookalike.errors import InputError
@@ -10,6 +11,8 @@ from lookalike.errors import InputError
 BYTES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 COUNTS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
 SECONDS = {"s": 1, "ms": 1e-3, "min": 60, "h": 3_600}
+MARK_NAMES = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
+"""Names of the kinds of marks, for users."""
 
 
 def printable(text: str) -> str:
@@ -28,6 +31,16 @@ def many(n: int, one: str, several: str | None = None) -> str:
     ('1 group', '2,000 pictures', '0 classes')
     """
     return f"{n:,} {one if n == 1 else several or one + 's'}"
+
+
+def either(words: Iterable[str]) -> str:
+    """Join alternatives for a message.
+
+    >>> either([".png", ".jpg", ".jpeg"])
+    '.png, .jpg or .jpeg'
+    """
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def shorten(path: str | None, width: int | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lookalike.errors import InputError, MissingError
 from lookalike.show import check_place
+from lookalike.text import either
 from lookalike_bench.tables import RATIO, SMALLER_IS_BETTER, Cell
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -18,16 +19,16 @@ COLOURS = 10
 """Line colours of matplotlib."""
 BAR, BEST = "#9fb7d9", "#2f6fde"
 ALONG = {"feedback": "round", "hashing": "results", "ncm": "pictures per new class", "scaling": "vectors"}
-"""Labels of the x axis: what the numbers in column names count, by benchmark."""
+"""Label of the x axis for each benchmark."""
 POWERS = ("scaling",)
-"""Benchmarks whose lines are powers of that number: both axes are logarithmic."""
+"""Benchmarks whose curves are powers of the number on the x axis: both axes are logarithmic."""
 
 
 def check_plot(target: str | Path) -> Path:
     """Return the path of a plot, or raise an error, before a long run, if it could not be written."""
     path = check_place(target)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"The file name of a plot must end in .png, .svg or .pdf. Got {target}.")
+        raise InputError(f"The file name of a plot must end in {either(SUFFIXES)}. Got {target}.")
     _figure()
     return path
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count as count_from
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 from string import ascii_lowercase
@@ -234,13 +234,21 @@ class OrderFound(NamedTuple):
 
 def judge_order(claim: Claim, cells: Sequence[Cell]) -> OrderFound | None:
     """Check that each row is better than the one before it; None if a row has no cell."""
-    by_row = {cell.row: cell for cell in cells if (cell.bench, cell.column) == (claim.bench, claim.column)}
-    if not all(row in by_row for row in claim.rows):
-        return None
-    shown = " → ".join(f"{row} {by_row[row].value:.3f}" for row in claim.rows)
-    kinds = [_compare(by_row[worse], by_row[better]) for worse, better in zip(claim.rows, claim.rows[1:], strict=False)]
+    ranked = _ranked(claim, cells)
+    return None if ranked is None else _judge_ranked(ranked)
+
+
+def _judge_ranked(ranked: Sequence[Cell]) -> OrderFound:
+    shown = " → ".join(f"{cell.row} {cell.value:.3f}" for cell in ranked)
+    kinds = [_compare(worse, better) for worse, better in pairwise(ranked)]
     kind = next((kind for kind in ("does not hold", "within intervals") if kind in kinds), "holds")
     return OrderFound(kind, shown)
+
+
+def _ranked(claim: Claim, cells: Sequence[Cell]) -> list[Cell] | None:
+    """The cells of a ranking, in the paper's order; None if a row has no cell."""
+    by_row = {cell.row: cell for cell in cells if (cell.bench, cell.column) == (claim.bench, claim.column)}
+    return [by_row[row] for row in claim.rows] if all(row in by_row for row in claim.rows) else None
 
 
 class Order(NamedTuple):
@@ -261,12 +269,11 @@ def _orders(bench: str, cells: Sequence[Cell]) -> list[Order]:
     """The rankings of methods in the paper of a benchmark for which we have all cells."""
     found = []
     for claim in CLAIMS:
-        judged = judge_order(claim, cells) if claim.bench == bench else None
-        if judged is not None:
-            by_row = {cell.row: cell for cell in cells if cell.column == claim.column}
-            pairs = [(by_row[worse], by_row[better]) for worse, better in zip(claim.rows, claim.rows[1:], strict=False)]
-            swapped = [(_named(better), _named(worse)) for worse, better in pairs if _compare(worse, better) != "holds"]
-            found.append(Order(claim.where, claim.column, pairs[0][0].measure, *judged, swapped))
+        ranked = _ranked(claim, cells) if claim.bench == bench else None
+        if ranked is not None:
+            pairs = [pair for pair in pairwise(ranked) if _compare(*pair) != "holds"]
+            swapped = [(_named(better), _named(worse)) for worse, better in pairs]
+            found.append(Order(claim.where, claim.column, ranked[0].measure, *_judge_ranked(ranked), swapped))
     return found
 
 

@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -26,7 +26,12 @@ from lookalike_bench.tables import Cell
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")
 """Packages whose versions can change results."""
 
-RENAMED = {"× as fast": "speed-up", "× as good": "quality ratio", "mAP of 20": "mAP@20"}
+RENAMED = {
+    "× as fast": "speed-up",
+    "× as good": "quality ratio",
+    "bytes an item": "bytes per item",
+    "mAP of 20": "mAP@20",
+}
 """Names of measures in older files, and their current names."""
 
 
@@ -76,11 +81,13 @@ def read(file: Path) -> list[Record]:
     for number, line in enumerate(lines, 1):
         try:
             given: dict[str, Any] = json.loads(line)
-            measure = RENAMED.get(given["cell"]["measure"], given["cell"]["measure"].replace(" an item", " per item"))
-            records.append(Record(**{**given, "cell": Cell(**{**given["cell"], "measure": measure})}))
+            cell = Cell(**given["cell"])
+            if not isinstance(cell.measure, str):
+                raise TypeError(f"measure must be text, got {cell.measure!r}")
+            records.append(Record(**{**given, "cell": replace(cell, measure=RENAMED.get(cell.measure, cell.measure))}))
         except json.JSONDecodeError:
             continue
-        except (AttributeError, TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise InputError(f"Line {number} of {file} is not a result of `lookalike bench run`: {error}.") from None
     return records
 

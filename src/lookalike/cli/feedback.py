@@ -21,7 +21,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import COLLECTION, OWN_LABELS, Json, Space, Where, filtered, opened, parse_box
 from lookalike.cli.output import bars, on_terminal, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
-from lookalike.text import many
+from lookalike.text import MARK_NAMES, many
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
@@ -30,8 +30,6 @@ else:
     show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
 
 MARKS = {"y": "relevant", "n": "irrelevant", "s": "skip"}
-SHOWN_MARKS = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
-"""Printed names of the marks."""
 KEYS = "y yes · n no · s skip · u undo · f finish · q quit"
 KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q quit"
 END_OF_INPUT = ("", "\x04")
@@ -302,7 +300,7 @@ class Dialogue:
         for item, kind in undone.items():
             known = self.collection.get([item])
             name = show_path(_path(known[item]) if item in known else types.format_id(item))
-            print_note(f"Undone: {name}, {SHOWN_MARKS.get(kind, kind)}.")
+            print_note(f"Undone: {name}, {MARK_NAMES.get(kind, kind)}.")
         places = [place for place, question in enumerate(questions) if question.id in undone]
         return min(places, default=at)
 
@@ -346,7 +344,7 @@ class Dialogue:
         marks = self.session.marks
         print_line("Best so far:")
         for rank, result in enumerate(best, 1):
-            print_line(f"  {rank:>3}  {SHOWN_MARKS.get(marks.get(result.id, ''), ''):10}  {show_path(result.path)}")
+            print_line(f"  {rank:>3}  {MARK_NAMES.get(marks.get(result.id, ''), ''):10}  {show_path(result.path)}")
 
     def _draw(self, found: "Round") -> str | None:
         """Write a sheet with the questions above the best pictures; return its path, or None if writing fails."""

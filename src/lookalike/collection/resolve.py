@@ -60,7 +60,7 @@ def example_name(example: Example) -> str:
         return f"{example_name(example.picture)} {','.join(map(str, example.box))}"
     if isinstance(example, bytes | np.ndarray):
         return f"{len(example)} bytes" if isinstance(example, bytes) else "pixels"
-    return f"{example:016x}" if isinstance(example, int) else str(example)
+    return format_id(example) if isinstance(example, int) else str(example)
 
 
 def find_item(items: Items, name: str) -> int | None:

@@ -31,7 +31,7 @@ from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.sessions import KINDS, Event, ExternalExample, Kind, Summary
-from lookalike.text import many
+from lookalike.text import MARK_NAMES, many
 from lookalike.types import Box, Ids, Query, Vectors, format_id
 
 if TYPE_CHECKING:  # learning loads scikit-learn
@@ -420,13 +420,10 @@ def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[E
     return _Start(space, marks, external)
 
 
-_KIND_NAMES = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
-
-
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:
     """Add a mark; raise InputError if it contradicts another one of the same call."""
     if marks.setdefault(item, kind) != kind:
-        first, second = _KIND_NAMES[marks[item]], _KIND_NAMES[kind]
+        first, second = MARK_NAMES[marks[item]], MARK_NAMES[kind]
         raise InputError(f"{example_name(example)} is given both as {first} and as {second}. Choose one.")
 
 
