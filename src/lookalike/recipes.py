@@ -5,7 +5,8 @@ so a second one only costs a matrix product.
 """
 
 RECIPES: dict[str, list[str]] = {
-    "deep": ["efficientnet()", "pca(dim=256)", "l2()"],
+    "deep": ["efficientnet()", "pca(dim=256)", "l2()", "smooth(k=5, alpha=3)"],
+    "deep-plain": ["efficientnet()", "pca(dim=256)", "l2()"],
     "thing": ["efficientnet()", "pca(dim=256, whiten=1.0)", "l2()"],
     "spoc": ["efficientnet(pool='spoc')", "pca(dim=256, whiten=1.0)", "l2()"],
     "rmac": ["efficientnet(pool='rmac')", "pca(dim=256)", "l2()"],
@@ -21,7 +22,8 @@ RECIPES: dict[str, list[str]] = {
 }
 
 ABOUT: dict[str, str] = {
-    "deep": "the same kind of picture: EfficientNet-Lite0, GeM, centred PCA",
+    "deep": "the same kind of picture: EfficientNet-Lite0, GeM, centred PCA, smoothed by the nearest neighbours",
+    "deep-plain": "like deep, without smoothing: the vector of a picture does not depend on the others",
     "thing": "the same object: like deep, but whitened",
     "spoc": "the same object in the centre of the picture: sum pooling with a centre prior, whitened",
     "rmac": "the same kind of picture, if the subject is small or off centre: regional max pooling",
@@ -32,6 +34,9 @@ ABOUT: dict[str, str] = {
     "classic": "overall colour, shape and texture; fast and small, needs no network",
     "color": "the same colours in the same places; fastest, needs no network",
 }
+
+FORMER: dict[str, list[str]] = {"deep": ["efficientnet()", "pca(dim=256)", "l2()"]}
+"""Pipelines of recipes in version 0.1. A fit of such a space uses the current pipeline."""
 
 DEFAULT = ("deep", "thing")
 """Recipes of a new collection."""

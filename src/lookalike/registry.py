@@ -65,6 +65,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "ridge": "lookalike.learn.linear:Ridge",
         "sdpm": "lookalike.learn.semidefinite:Sdpm",
         "slem": "lookalike.encode.slem:Slem",
+        "smooth": "lookalike.encode.smooth:Smooth",
         "tsvmplanes": "lookalike.codes.tsvmh:TsvmPlanes",
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from lookalike.collection.chain import DESCRIBE_BATCH, Chain, Prepare, read_pool
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
+from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
 from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
@@ -126,6 +127,7 @@ class Adding:
             with self._classifying(report, progress):
                 copied_items = self._ingest(listed, self._create_spaces(None, report), report, progress, workers)
         _remove_missing(self._store, present, list(absent), copied_items, report)
+        update_smoothed(self._spaces, progress)
         return report
 
     def check_added(self, roots: Sequence[str]) -> None:
@@ -204,11 +206,16 @@ class Adding:
         return run.copied_items
 
     def _intact_chains(self, spaces: Sequence[Space], report: Report) -> dict[str, Chain]:
-        """The chains of these spaces, without spaces whose feature is damaged. A damaged model counts as not fitted."""
+        """The chains of the stored rows of these spaces, without spaces whose feature is damaged.
+
+        A damaged model counts as not fitted.
+        """
         chains, damage = {}, {}
         for space in spaces:
             try:
                 chains[space.name] = space.intact_chain()
+                if space.is_smoothed:  # new pictures can be found before their rows are smoothed
+                    chains[space.smoothed_name] = chains[space.name]
             except StoreError as error:
                 damage[space.name] = error
         if not chains:
@@ -295,7 +302,7 @@ class _Ingest:
     Parameters
     ----------
     store : the collection's store.
-    chains : the chain of each space that new pictures are added to, by name.
+    chains : the chain of each set of rows that new pictures are added to, by the name of a stored space.
     side : the shorter side at which pictures are read.
     report : receives counts and skipped files.
     """

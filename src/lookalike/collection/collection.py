@@ -6,6 +6,7 @@ The command line and the service use this class and nothing below it.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,12 +29,13 @@ from lookalike.collection.fitting import (
     update_spaces,
 )
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
+from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
 from lookalike.collection.searching import Push, Result, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
-from lookalike.errors import InputError, UnknownNameError
+from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
 from lookalike.store.backup import BackupReport
@@ -158,7 +160,10 @@ class Collection:
                         self._store.items.remove_source(absolute(str(name)))
                     return self._store.remove(ids | set(self._store.items.unlink(paths)))
 
-            return self._store.free_space(drop)
+            removed = self._store.free_space(drop)
+            with suppress(StoreError):  # a full disk, for instance; the next add updates the neighbours
+                update_smoothed(self._spaces, silent)
+            return removed
 
     def fit(
         self,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.collection.chain import DESCRIBE_BATCH, SINGLE_BLAS_THREAD, Chain, Labelled, Prepare, fit, read_pool
+from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import (
     CODERS,
@@ -39,6 +40,7 @@ from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
+from lookalike.recipes import FORMER, RECIPES
 from lookalike.registry import Spec, create, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
@@ -251,8 +253,9 @@ def fit_space(
 ) -> int:
     """Fit the steps of a space and encode every item; return the number of rows that it was fitted on.
 
-    `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs` is a new chain
-    for the space, on the same feature. If a step learns from labels, the number is that of the labelled rows.
+    `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs` is a new
+    chain for the space, on the same feature; by default the current chain, or that of the recipe if it has changed.
+    If a step learns from labels, the number is that of the labelled rows.
     """
     name = space.name
     if len(space.specs) == 1:
@@ -264,7 +267,8 @@ def fit_space(
         raise InputError(f"Space '{name}' needs at least 2 pictures to fit on. The collection has {len(sample)}.")
     labelled = labelled_rows(space)
     progress(f"fitting {name}", 0, None)
-    chain = fit(specs or space.specs, sample, None if negatives is None else negatives.X, labelled)
+    specs = specs or (RECIPES[name] if FORMER.get(name) == space.specs else space.specs)
+    chain = fit(specs, sample, None if negatives is None else negatives.X, labelled)
     pools: list[Members] = []
     if any(map(takes_negatives, chain.specs[1:])):
         pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
@@ -317,10 +321,11 @@ def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
             _add_missing_rows(space, progress)
         elif len(space.specs) > 1 and len(space.feature) >= FIT_MIN and not space.takes_labels:
             fit_space(space, progress)
+    update_smoothed(intact, progress)
     for space in intact:
         space.build_indexes(progress)
     for space in intact:
-        for name in (space.name, space.specs[0]):
+        for name in (space.name, space.specs[0], *[space.smoothed_name] * space.is_smoothed):
             space.store.vectors.release_quarantined(name)
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # faiss and numba are loaded when an index needs them
     from lookalike.index.coded import Coded
     from lookalike.index.leaves import Leaves
 
-LEAVES_SUFFIX = ".leaves"
-"""Suffix of the files of `Leaves`; all other index files are written by faiss."""
+LEAVES_SUFFIX, NEIGHBOURS_SUFFIX = ".leaves", ".neighbours"
+"""Suffixes of the files of `Leaves` and of `NeighbourGraph`; all other index files are written by faiss."""
 
 SHORTLISTED = "shortlisted"
 """The index for spaces that have their own measure; also the prefix of its files."""
@@ -100,7 +100,11 @@ class Indexes:
         return flat
 
     def open(self, file: str, flat: Flat) -> Any:
-        """Open the index stored in a file, over these vectors."""
+        """Open the index stored in a file, over these vectors, or the neighbour graph."""
+        if file.endswith(NEIGHBOURS_SUFFIX):
+            from lookalike.index.neighbours import NeighbourGraph
+
+            return NeighbourGraph.load(self.store.path / "indexes" / file)
         name = "leaves" if file.endswith(LEAVES_SUFFIX) else SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
         return component("index", name).load(self.store.path / "indexes" / file, flat)
 

@@ -145,7 +145,7 @@ def damaged_structures(space: Space) -> dict[Kind, str]:
     faults: dict[Kind, str] = {}
     for kind in KINDS:
         structure = store.vectors.structures.get(name, kind)
-        if structure is None or store.vectors.rows(name) < INDEXED_MIN:
+        if structure is None or (kind != "neighbours" and store.vectors.rows(name) < INDEXED_MIN):
             continue
         file = store.path / "indexes" / structure.file
         try:
@@ -190,6 +190,10 @@ def _verify_space(space: Space, progress: Progress) -> list[str]:
     faults += [f"{problem} Run: lookalike repair" for problem in damaged_structures(space).values()]
     if not faults and space.is_fitted and (missing := len(space.missing_rows())):
         faults.append(f"Space '{space.name}' has no vectors for {many(missing, 'item')}. Run: lookalike repair")
+    if not faults and space.is_smoothed and (missing := len(space.row_ids()) - len(space)):
+        faults.append(
+            f"Space '{space.name}' has no smoothed vectors for {many(missing, 'item')}. Run: lookalike repair"
+        )
     return faults
 
 

@@ -1,11 +1,11 @@
 """`Space`: one set of vectors of a collection, and everything that depends on the choice of vectors.
 
 The vectors of a feature are stored once, under the feature's spec, and several spaces can share them. A fitted space
-also stores the vectors or codes that its chain computes from them. So a space has up to three sets of rows, and `Space`
-is the only place that chooses among them:
+also stores the vectors or codes that its chain computes from them, and their smoothed form if the chain ends in
+`smooth`. So a space has up to three sets of rows, and `Space` is the only place that chooses among them:
 
-    index           for searches: the space's own rows, or the feature's if the chain is not fitted
-    rows            for feedback, classes, duplicates and maps: like `index`, but never codes
+    index           for searches: the smoothed rows, the space's own, or the feature's if the chain is not fitted
+    rows            for feedback, classes, duplicates and maps: the space's own or the feature's; never codes
     feature_rows    for fitting the chain
 
 `Spaces` contains all spaces of a collection.
@@ -26,6 +26,7 @@ from lookalike.collection.specs import (
     feature_needs_fit,
     feature_takes_labels,
     is_coder,
+    is_smooth,
     is_space_name,
     parse_recipe,
     takes_labels,
@@ -104,6 +105,22 @@ class Space:
         """Whether it searches codes: its chain ends in a coder, which is fitted."""
         stored = self.stored
         return stored.base is not None and stored.model is not None and is_coder(stored.chain[-1])
+
+    @property
+    def smooths(self) -> bool:
+        """Whether its chain ends in `smooth` and is fitted: searches use smoothed rows once they are computed."""
+        return self.is_fitted and is_smooth(self.specs[-1])
+
+    @property
+    def smoothed_name(self) -> str:
+        """The name under which its smoothed rows are stored."""
+        return f"{self.name} (smoothed)"
+
+    @property
+    def is_smoothed(self) -> bool:
+        """Whether its smoothed rows are computed and answer searches."""
+        smoothed = self._spaces.stored().get(self.smoothed_name)
+        return smoothed is not None and smoothed.dim is not None
 
     @property
     def is_describable(self) -> bool:
@@ -294,13 +311,18 @@ class Space:
     @property
     def _indexed_name(self) -> str:
         """The name of the stored rows that `index` is built on."""
+        return self.smoothed_name if self.is_smoothed else self._own_name
+
+    @property
+    def _own_name(self) -> str:
+        """The name of the space's own rows, or of the feature's if the chain is not fitted."""
         stored = self.stored
         return stored.base if stored.base is not None and stored.model is None else self.name
 
     @property
     def _rows_name(self) -> str:
         """The name of the stored rows behind `rows`; kernels require vectors and the Euclidean distance."""
-        return self.specs[0] if self.is_coded or self.chain.has_own_measure else self._indexed_name
+        return self.specs[0] if self.is_coded or self.chain.has_own_measure else self._own_name
 
     @property
     def _transforms_rows(self) -> bool:
@@ -379,7 +401,10 @@ class Spaces:
     def remove(self, name: str) -> None:
         """Remove a space, and the vectors of its feature if no other space uses them. Needs the writer lock."""
         with self.store.transaction():
-            removed = self.find(name).stored
+            space = self.find(name)
+            removed = space.stored
+            if space.smoothed_name in self:
+                self.store.vectors.drop_space(space.smoothed_name)
             self.store.vectors.drop_space(removed.name)
             if not any(space.base == removed.base for space in self.store.vectors.spaces().values()):
                 self.store.vectors.drop_space(removed.chain[0])

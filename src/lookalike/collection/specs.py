@@ -45,8 +45,9 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     create("feature", specs[0])  # rejects unknown names and options before anything is written
     steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
     for step, spec, next_spec in zip(steps, specs[1:], specs[2:], strict=False):  # each with the next one
-        if kind_of_step(spec) == "coder":
-            raise InputError(f"A coder must be the last step of a chain. Got {next_spec} after {spec}.")
+        if kind_of_step(spec) == "coder" or is_smooth(str(spec)):
+            kind = "A coder" if kind_of_step(spec) == "coder" else "smooth"
+            raise InputError(f"{kind} must be the last step of a chain. Got {next_spec} after {spec}.")
         if kind_of_step(next_spec) == "coder" and hasattr(step, "compare"):
             raise InputError(
                 f"{spec} has its own metric, which codes do not preserve. Replace this step, or leave out the coder."
@@ -100,6 +101,11 @@ def kind_of_step(spec: str | Spec) -> str:
 def is_coder(spec: str) -> bool:
     """Whether a step computes codes."""
     return kind_of_step(spec) == "coder"
+
+
+def is_smooth(spec: str) -> bool:
+    """Whether a step averages stored rows with their neighbours."""
+    return parse(spec).name == "smooth"
 
 
 def step_class(spec: str) -> type[Any]:

@@ -1,6 +1,7 @@
 """Encoders: transforms of vectors, (n, d) to (n, D), that are fitted without labels.
 
 - `whiten`: PCA with optional whitening (`PCA`) and rows of unit length (`L2`).
+- `smooth`: averages of stored rows with their nearest neighbours (`Smooth`).
 - `slem`: linear SLEM, each row as the ridge classifier that separates it from a pool of negatives (`Slem`).
 - `kernel_slem`: the same in the feature space of a kernel (`KernelSlem`), the query that compares such rows
   (`SlemQuery`), and low-rank factors of kernel matrices.

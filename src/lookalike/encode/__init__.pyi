@@ -6,5 +6,6 @@ from .esvm import Esvm as Esvm
 from .kernel_slem import KernelSlem as KernelSlem
 from .kernel_slem import SlemQuery as SlemQuery
 from .slem import Slem as Slem
+from .smooth import Smooth as Smooth
 from .whiten import L2 as L2
 from .whiten import PCA as PCA

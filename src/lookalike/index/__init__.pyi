@@ -8,6 +8,7 @@ from .fsm_tree import FsmTree as FsmTree
 from .hamming import Hamming as Hamming
 from .leaves import Leaves as Leaves
 from .multi_hash import MultiHash as MultiHash
+from .neighbours import NeighbourGraph as NeighbourGraph
 from .queries import CentreQuery as CentreQuery
 from .queries import CodedQuery as CodedQuery
 from .queries import HyperplaneQuery as HyperplaneQuery

@@ -17,8 +17,8 @@ from lookalike.store.npy_files import digest_file
 
 FOLDER = "derived"
 
-Kind: TypeAlias = Literal["points", "hyperplanes"]
-"""The queries that a structure answers: searches by example, and feedback."""
+Kind: TypeAlias = Literal["points", "hyperplanes", "neighbours"]
+"""What a structure is for: searches by example, feedback, or the nearest neighbours of every row."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -54,14 +54,14 @@ class Structures:
         self._unlink_after_commit = unlink_after_commit
 
     def get(self, space: str, kind: Kind) -> Structure | None:
-        """Return the structure of a space for a kind of query, or None."""
+        """Return the structure of a space of this kind, or None."""
         query = "SELECT file, recall, digest FROM structures WHERE space = ? AND kind = ?"
         with self._db.reading() as db:
             row = db.execute(query, [space, kind]).fetchone()
         return None if row is None else Structure(*row)
 
     def set(self, space: str, kind: Kind, file: str | None, recall: float | None = None) -> None:
-        """Make a file in `indexes/` the structure of a space for a kind of query; None removes the structure."""
+        """Make a file in `indexes/` the structure of a space of this kind; None removes the structure."""
         before = self.get(space, kind)
         if before is not None and before.file != file:
             self._unlink_after_commit.append(self._folder / before.file)

@@ -150,8 +150,13 @@ class VectorStore:
         parts = ((ids[order[part]], X[order[part]]) for part in chunks(len(ids), X[0].nbytes))
         return self._write(space, (len(ids), X.shape[1]), X.dtype, parts)
 
-    def commit(self, pending: Pending) -> None:
-        """Make a written segment part of its space. The first one determines the dimensions of the space."""
+    def commit(self, pending: Pending, *, overwrite: bool = False) -> None:
+        """Make a written segment part of its space. The first one determines the dimensions of the space.
+
+        With `overwrite`, its rows replace the previous rows of the same items.
+        """
+        if overwrite:
+            self._remove(pending.space, pending.ids)
         for block in self.blocks(pending.space):
             if len(block.live_rows(pending.ids)):
                 raise InputError(
@@ -172,8 +177,9 @@ class VectorStore:
     ) -> None:
         """Replace all segments and the model of a space, and drop its index structures.
 
-        `model` is the name of a file in `models/` that is already in place. `chain`: the new chain of the space.
-        `pools`: the negatives that the model was fitted on.
+        Rows that were computed from those of this space without a model, the smoothed ones, are dropped too. `model`
+        is the name of a file in `models/` that is already in place. `chain`: the new chain of the space. `pools`: the
+        negatives that the model was fitted on.
         """
         if pendings:
             _check_ids(space, np.sort(np.concatenate([pending.ids for pending in pendings])))
@@ -197,6 +203,8 @@ class VectorStore:
         )
         for pending in pendings:
             self._name(pending)
+        for user in [other.name for other in self.spaces().values() if other.base == space and other.model is None]:
+            self.replace(user, [], model=None, fitted_on=None)
 
     def pools(self, space: str) -> list[NegativePool]:
         """Return the negatives that the model of a space was fitted on, as given to `replace`."""
@@ -206,13 +214,8 @@ class VectorStore:
 
     def remove(self, ids: Ids | Sequence[int]) -> None:
         """Remove the vectors of these items from every space: mark their rows as dead until the next merge."""
-        ids = np.unique(np.asarray(ids, np.int64))
-        db = self._db.writing()
         for space in self.spaces():
-            for block in self.blocks(space):
-                rows = block.live_rows(ids).tolist()
-                db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
-                db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+            self._remove(space, np.unique(np.asarray(ids, np.int64)))
 
     def blocks(self, space: str) -> list[Block]:
         """Return the vectors of a space, one memory-mapped block per segment. Unchanged blocks are the same objects."""
@@ -297,12 +300,8 @@ class VectorStore:
         self._known.pop(space, None)  # their dead rows may have changed
         keep, dropped = read_ids(db, "SELECT id FROM items"), 0
         for block in reversed(self.blocks(space)):
-            surplus = np.setdiff1d(block.live_ids(), keep, assume_unique=True)
-            rows = block.live_rows(surplus).tolist()
-            db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
-            db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+            dropped += self._remove_rows(block, np.setdiff1d(block.live_ids(), keep, assume_unique=True))
             keep = np.setdiff1d(keep, block.live_ids(), assume_unique=True)
-            dropped += len(rows)
         return dropped
 
     def find_changed(self) -> dict[str, set[int]]:
@@ -504,6 +503,18 @@ class VectorStore:
             with self._transaction():
                 self._forget(dead)
         return len(dead)
+
+    def _remove(self, space: str, ids: Ids) -> None:
+        """Mark the rows of these items, ascending, as dead."""
+        for block in self.blocks(space):
+            self._remove_rows(block, ids)
+
+    def _remove_rows(self, block: Block, ids: Ids) -> int:
+        """Mark the rows of these items, ascending, as dead in one segment; return how many there were."""
+        rows, db = block.live_rows(ids).tolist(), self._db.writing()
+        db.executemany("INSERT INTO dead VALUES (?, ?)", [(block.segment, row) for row in rows])
+        db.execute("UPDATE segments SET dead = dead + ? WHERE id = ?", [len(rows), block.segment])
+        return len(rows)
 
     def _name(self, pending: Pending) -> None:
         dim = self._space(pending.space).dim
