@@ -34,6 +34,10 @@ def search(
             "--effort", help="exact, balanced, fast or a number. Higher effort is more accurate but takes longer."
         ),
     ] = None,
+    rerank: Annotated[
+        bool,
+        typer.Option("--rerank", help="Re-rank the first 200 results by the neighbours they share with the examples."),
+    ] = False,
     box: Annotated[
         str | None,
         typer.Option("--box", metavar="L,T,R,B", help="Search with this part of IMAGE; numbers from 0 to 1."),
@@ -73,6 +77,7 @@ def search(
             space=space,
             filter=filter,
             effort=parse_effort(effort),
+            rerank=rerank,
             where=boxes,
             progress=progress,
         )

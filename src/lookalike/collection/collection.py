@@ -266,19 +266,22 @@ class Collection:
         space: str | None = None,
         filter: Filter | None = None,
         effort: float | str | None = None,
+        rerank: bool = False,
         where: bool = False,
         progress: Progress | None = None,
     ) -> list[Result]:
         """The k pictures most similar to the examples and least similar to `without`, best first.
 
         An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. A picture of the
-        collection finds itself. With `where`, each result also has the box of the part that matches; for that, the
-        pictures are read and their features extracted again.
+        collection finds itself. With `rerank`, the first 200 results are re-ranked by the neighbours that they share
+        with the query (k-reciprocal re-ranking); their scores are then between 0 and 1. With `where`, each result
+        also has the box of the part that matches; for that, the pictures are read and their features extracted again.
         """
         positive, negative = as_list(examples), as_list(without)
 
         def read() -> tuple[list[Result], Query]:
-            return search(self._spaces.find(space), positive, negative, k=k, filter=filter, effort=effort)
+            found = self._spaces.find(space)
+            return search(found, positive, negative, k=k, filter=filter, effort=effort, rerank=rerank)
 
         results, query = self._store.read_consistently(read)
         if where:

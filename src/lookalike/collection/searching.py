@@ -18,7 +18,8 @@ from lookalike.collection.resolve import Example, pixels, select, vectors
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import takes_negatives
 from lookalike.errors import ImageError, InputError, NoCollectionError
-from lookalike.index.queries import WeightedQuery
+from lookalike.index.queries import PointQuery, WeightedQuery
+from lookalike.index.rerank import rerank as rerank_rows
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
@@ -26,6 +27,9 @@ from lookalike.types import Box, Ids, Pixels, Progress, Query, Transform, Vector
 
 NEGATIVE_WEIGHT = 0.5
 """Weight of the mean of the negative examples, relative to that of the positive ones: 2·mean⁺ − mean⁻."""
+
+RERANKED, RERANK_MAX = 200, 1_000
+"""Results that are re-ranked, at least and at most."""
 
 WINDOWS = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
 """Width and height of a window as a share of the picture, and windows per side: neighbours overlap by half."""
@@ -37,7 +41,8 @@ class Result:
 
     id: int
     path: str | None
-    score: float  # smaller is better: a squared distance, 0 for the same picture; in a session, minus the margin
+    score: float  # smaller is better: a squared distance, 0 for the same picture; in a session, minus the margin;
+    # a distance from 0 to 1 if the results are re-ranked
     box: Box | None = None  # the part of the picture that is most similar to the query, if requested
     item: Item | None = field(default=None, repr=False, compare=False)  # as read from the catalogue
 
@@ -65,18 +70,35 @@ def search(
     k: int,
     filter: Filter | None,
     effort: float | str | None,
+    rerank: bool = False,
 ) -> tuple[list[Result], Query]:
     """Find the k pictures nearest to the examples in a space, best first; also returns the query."""
     check_count("k", k)
+    if rerank and k > RERANK_MAX:
+        raise InputError(f"At most {RERANK_MAX:,} results can be re-ranked. Got k = {k:,}.")
     store, index = space.store, space.index
     if not len(index):
         space.check_searchable()
     query: Any = make_query(space, positive, negative)
     among = None if filter is None else select(store, filter)
-    hits = index.search(query, min(k, max(1, len(index))), among=among, effort=effort)
+    shortlist = max(k, RERANKED) if rerank else k
+    hits = index.search(query, min(shortlist, max(1, len(index))), among=among, effort=effort)
     scores = dict(zip(hits.ids[0].tolist(), hits.scores[0].tolist(), strict=True))
-    items = store.items.get([item for item in scores if item >= 0])
+    scores.pop(-1, None)  # fewer results than requested
+    if rerank:
+        scores = dict(sorted(_reranked(space, query, list(scores)).items(), key=lambda score: score[1])[:k])
+    items = store.items.get(list(scores))
     return [make_result(item, scores[item.id]) for item in items.values()], query
+
+
+def _reranked(space: Space, query: Query, ids: list[int]) -> dict[int, float]:
+    """The scores of results after re-ranking, by id."""
+    if not isinstance(query, PointQuery):
+        raise InputError(
+            f"Results of space '{space.name}' cannot be re-ranked, because it searches codes or has its own measure."
+        )
+    distances = rerank_rows(query.vectors[0], space.index.vectors(np.array(ids, np.int64)))
+    return dict(zip(ids, distances.tolist(), strict=True))
 
 
 def make_query(space: Space, positive: Sequence[Example], negative: Sequence[Example]) -> Query:

@@ -10,6 +10,7 @@
     fsm_tree, m_tree                 `FsmTree`: the feature-space M-tree (library only)
     multi_hash                       `MultiHash`: multi-index hashing of codes (library only)
     neighbours                       `NeighbourGraph`: the nearest neighbours of every row
+    rerank                           k-reciprocal re-ranking of the first results
     exact                            base classes: rows under ids, and structures over them
     ids, topk                        the table from ids to rows; the k best of a stream of scores
     compiled, threads                shared numba code; a thread pool

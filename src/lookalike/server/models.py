@@ -164,6 +164,9 @@ class SearchIn(RequestModel):
     space: Name | None = None
     k: int = Field(50, ge=1, le=MAX_ITEMS)
     filter: FilterIn = Field(default_factory=FilterIn)
+    rerank: bool = Field(
+        False, description="Re-rank the first 200 results by the neighbours they share with the examples."
+    )
     where: bool = Field(False, description="Return the matching part of each result (slower).")
 
     @property

@@ -29,6 +29,7 @@ async def search(request: Request, asked: SearchIn) -> Response:
             k=asked.k,
             space=asked.space,
             filter=asked.filter.to_filter(person),
+            rerank=asked.rerank,
             where=asked.where,
             progress=stop.progress,
         )
