@@ -8,6 +8,7 @@ import pytest
 from lookalike.errors import InputError, MissingError, UnknownNameError
 from lookalike.features import efficientnet
 from lookalike.features.efficientnet import EfficientNet, find_weights
+from lookalike.features.pixels import resize
 from lookalike.registry import create, spec_of
 from reference.pooling import rmac, spoc
 
@@ -64,6 +65,14 @@ def test_a_batch_gives_the_same_rows_as_one_picture_at_a_time(feature, rows):
     many = feature.extract(PICTURES * 6)  # longer than a batch, with a remainder
     np.testing.assert_allclose(one_by_one, rows, atol=1e-5)
     np.testing.assert_allclose(many, np.tile(rows, (6, 1)), atol=1e-5)
+
+
+def test_two_views_are_averaged(feature):
+    wide = PICTURES[0]
+    whole = feature.describe([resize(wide, 224, 224)])
+    both = EfficientNet(views=2).extract([wide, PICTURES[2]])
+    np.testing.assert_allclose(both[:1], unit(feature.extract([wide]) + whole), atol=1e-5)
+    assert both.shape == (2, 1280)
 
 
 def test_another_instance_gives_the_same_bytes(rows):
@@ -123,7 +132,9 @@ def test_missing_weights_are_reported_with_the_package_to_install(monkeypatch):
         feature.describe([prepared])
 
 
-@pytest.mark.parametrize("options", [{"pool": "gme"}, {"pool": "cls"}, {"p": 0}, {"p": 41}, {"p": "3"}, {"threads": 0}])
+@pytest.mark.parametrize(
+    "options", [{"pool": "gme"}, {"pool": "cls"}, {"p": 0}, {"p": 41}, {"p": "3"}, {"threads": 0}, {"views": 3}]
+)
 def test_invalid_options_are_refused_by_the_constructor(options):
     with pytest.raises((InputError, UnknownNameError), match=f"{next(iter(options.values()))}"):
         EfficientNet(**options)

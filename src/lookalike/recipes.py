@@ -7,6 +7,7 @@ so a second one only costs a matrix product.
 RECIPES: dict[str, list[str]] = {
     "deep": ["efficientnet()", "pca(dim=256)", "l2()", "smooth(k=5, alpha=3)"],
     "deep-plain": ["efficientnet()", "pca(dim=256)", "l2()"],
+    "deep-views": ["efficientnet(views=2)", "pca(dim=256)", "l2()", "smooth(k=5, alpha=3)"],
     "thing": ["efficientnet()", "pca(dim=256, whiten=1.0)", "l2()"],
     "spoc": ["efficientnet(pool='spoc')", "pca(dim=256, whiten=1.0)", "l2()"],
     "rmac": ["efficientnet(pool='rmac')", "pca(dim=256)", "l2()"],
@@ -24,6 +25,7 @@ RECIPES: dict[str, list[str]] = {
 ABOUT: dict[str, str] = {
     "deep": "the same kind of picture: EfficientNet-Lite0, GeM, centred PCA, smoothed by the nearest neighbours",
     "deep-plain": "like deep, without smoothing: the vector of a picture does not depend on the others",
+    "deep-views": "like deep, from two views of each picture: finds more, and takes longer to extract",
     "thing": "the same object: like deep, but whitened",
     "spoc": "the same object in the centre of the picture: sum pooling with a centre prior, whitened",
     "rmac": "the same kind of picture, if the subject is small or off centre: regional max pooling",

@@ -93,7 +93,7 @@ def search(
 
 def _reranked(space: Space, query: Query, ids: list[int]) -> dict[int, float]:
     """The scores of results after re-ranking, by id."""
-    if not isinstance(query, PointQuery):
+    if space.is_coded or not isinstance(query, PointQuery):
         raise InputError(
             f"Results of space '{space.name}' cannot be re-ranked, because it searches codes or has its own measure."
         )

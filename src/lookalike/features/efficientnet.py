@@ -28,7 +28,7 @@ from lookalike.features.inference import (
     run_batches,
     save_graph,
 )
-from lookalike.features.pixels import crop_square
+from lookalike.features.pixels import crop_square, resize
 from lookalike.features.pooling import pool_graph, pools_for
 from lookalike.features.pth import read_pth
 from lookalike.types import Feature, Local, OneOf, Patches, Pixels, Vectors
@@ -55,37 +55,46 @@ class EfficientNet(Feature):
     pool : "gem", "avg", "max", "spoc" or "rmac".
     p : exponent of "gem": 1 gives the average, large values approach the maximum.
     threads : number of cores for inference; None for all.
+    views : 1 for the centre of the picture; 2 averages the vectors of the centre and of the whole picture, which takes
+        twice as long.
 
     """
 
     side = SIDE
     dim = DIM
 
-    def __init__(self, pool: Annotated[str, OneOf(POOLS)] = "gem", p: float = 3.0, threads: int | None = None):
+    def __init__(
+        self, pool: Annotated[str, OneOf(POOLS)] = "gem", p: float = 3.0, threads: int | None = None, views: int = 1
+    ):
         if pool not in POOLS:
             raise UnknownNameError("pooling", str(pool), POOLS)
         if not isinstance(p, (int, float)) or not 0 < p <= 40:  # 6 to a higher power overflows float32
             raise InputError(f"p must be above 0 and at most 40. Got {p!r}.")
+        if views not in (1, 2):
+            raise InputError(f"views must be 1 or 2. Got {views!r}.")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise InputError(f"threads must be a whole number of at least 1, or None for all cores. Got {threads!r}.")
         self.pool = pool
         self.p = p
+        self.views = views
         self.threads = threads
         self._session = Once(lambda: open_session(build(read_pth(find_weights()), pool, p), threads))
 
     def prepare(self, image: Pixels) -> Pixels:
-        """Return the central square, (224, 224, 3) uint8."""
-        return crop_square(image, SIZE, SHARE)
+        """Return the central square, (224, 224, 3) uint8, or two views, (2, 224, 224, 3)."""
+        centre = crop_square(image, SIZE, SHARE)
+        return centre if self.views == 1 else np.stack([centre, resize(image, SIZE, SIZE)])
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
         """Compute the vectors of prepared pictures, (n, 1280) float32, each of length 1."""
         session = self._session()
-        X = run_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], prepared, (DIM,))
+        pictures = prepared if self.views == 1 else [view for views in prepared for view in views]
+        X = run_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], pictures, (DIM,))
         rows: Vectors = unit_rows(X)
-        return rows
+        return rows if self.views == 1 else unit_rows(rows[0::2] + rows[1::2])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.pool, self.p, self.threads)
+        return type(self), (self.pool, self.p, self.threads, self.views)
 
 
 class EfficientNetMaps(Local):
