@@ -13,9 +13,11 @@ from rich.console import Console
 
 from lookalike import cli
 from lookalike.errors import SourceError, UnknownNameError
+from lookalike.index.rerank import rerank
 from lookalike.recipes import RECIPES
 from lookalike_bench import retrieval, tables
 from lookalike_bench.cli import _table
+from lookalike_bench.measures import average_precision
 from lookalike_bench.report import CLAIMS, NOT_RUN
 from lookalike_bench.tables import Bench, Cell, PaperFigure, Score
 from reference.ranking import leave_one_out
@@ -113,10 +115,10 @@ def test_every_benchmark_loads_and_has_its_name() -> None:
 
 
 def test_retrieval_has_every_recipe_and_every_dataset() -> None:
-    assert list(retrieval.BENCH.rows) == list(RECIPES)
-    ours = ["corel1k", "corel5k", "corel5k-split", "ukbench2000", "ukbench2000-first"]
-    assert list(retrieval.BENCH.columns[:5]) == ours
-    assert retrieval.BENCH.usual(retrieval.BENCH.columns) == ours[3:]
+    assert list(retrieval.BENCH.rows) == [*RECIPES, "deep-rerank", "deep-plain-rerank"]
+    ours = ["corel1k", "corel5k", "corel1k-outside", "corel5k-split", "ukbench2000-outside", "ukbench2000"]
+    assert list(retrieval.BENCH.columns[:7]) == [*ours, "ukbench2000-first"]
+    assert retrieval.BENCH.usual(retrieval.BENCH.columns) == ["ukbench2000", "ukbench2000-first"]
     assert {"holidays", "oxford5k", "nuswide"} <= set(retrieval.BENCH.on_request)
 
 
@@ -144,6 +146,16 @@ def test_a_split_ranks_only_the_database() -> None:
     measure = retrieval.COLUMNS["corel5k-split"].value
     ours = retrieval.rank(X, labels, measure, lambda *_: None, queries=np.array([0, 3]), database=np.array([1, 2]))
     assert_allclose(ours, [1 / 2, 1 / 2])  # each ranks the other class first
+
+
+def test_a_ranking_can_be_re_ranked() -> None:
+    random = np.random.default_rng(0)
+    X, labels = random.normal(size=(60, 5)).astype(np.float32), random.integers(0, 6, 60).astype(str)
+    measure = retrieval.COLUMNS["corel5k-split"].value
+    queries, database = np.array([0]), np.arange(1, 60)
+    ours = retrieval.rank(X, labels, measure, lambda *_: None, queries=queries, database=database, reranks=True)
+    order = 1 + np.argsort(rerank(X[0], X[1:]))
+    assert_allclose(ours, average_precision(labels[order][None] == labels[0]))
 
 
 def test_a_plot_is_drawn_and_an_invalid_path_fails_before_the_run(
@@ -214,13 +226,13 @@ def test_the_list_shows_rows_and_columns(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.run(["bench", "list", "--json"]) == 0
     found = {bench["name"]: bench["rows"] for bench in json.loads(capsys.readouterr().out)}
     assert list(found) == sorted(tables.BENCHES)
-    assert found["retrieval"] == list(RECIPES)
+    assert found["retrieval"] == list(retrieval.BENCH.rows)
     assert cli.run(["bench", "list"]) == 0
     shown = capsys.readouterr().out
     assert "  columns  mnist/{32,64,128,256}, cifar10-{fisher,deep}/{32,64,128,256}\n" in shown
     assert "hours on one core" in shown
     assert cli.run(["bench", "list", "retrieval"]) == 0
-    assert "columns  corel1k, corel5k, corel5k-split, ukbench2000" in capsys.readouterr().out
+    assert "columns  corel1k, corel5k, corel1k-outside, corel5k-split, ukbench2000-outside" in capsys.readouterr().out
 
 
 def test_every_benchmark_estimates_its_time_and_has_valid_paper_results() -> None:

@@ -10,6 +10,7 @@ reads pictures and extracts features. If any of them changes, the arrays are com
 
 import fcntl
 import hashlib
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,6 +84,35 @@ def describe(name: str, recipe: str, data: Path, progress: Progress = silent) ->
         names = made["names"]
         _MADE[key] = Rows(made["X"], np.array([dataset.labels[one] for one in names.tolist()]), names)
     return _MADE[key]
+
+
+def describe_outside(
+    name: str, recipe: str, data: Path, is_query: Callable[[str], bool], progress: Progress = silent
+) -> tuple[Rows, Rows]:
+    """Vectors of a collection of the pictures that are not queries, and those of the queries, which are not in it.
+
+    `is_query` gets the name of a member of the dataset's archive.
+    """
+    dataset = datasets.load(name, data)
+    members = sorted(dataset.labels)
+    queries = [member for member in members if is_query(member)]
+
+    def make() -> Arrays:
+        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+            pictures = Path(scratch) / "pictures"
+            with tarfile.open(dataset.source) as archive:
+                archive.extractall(pictures, filter="data")
+            listing = Path(scratch) / "pictures.txt"
+            listing.write_text("".join(f"{pictures / one}\n" for one in members if not is_query(one)))
+            with Collection(Path(scratch) / "collection", create=True) as collection:
+                _fill(collection, listing, recipe, progress)
+                rows = _rows(collection, lambda path: str(Path(path).relative_to(pictures)))
+                return rows | {"Q": collection.describe([pictures / one for one in queries])}
+
+    made = cached(dataset, (RECIPES.get(recipe, [recipe]), queries), make)
+    names, asked = made["names"], np.array(queries)
+    labels, asked_labels = (np.array([dataset.labels[one] for one in some.tolist()]) for some in (names, asked))
+    return Rows(made["X"], labels, names), Rows(made["Q"], asked_labels, asked)
 
 
 def base_recipe(recipe: str) -> str:
@@ -164,14 +194,23 @@ def cached(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) ->
 
 def _make(dataset: datasets.Dataset, recipe: str, scratch: Path, progress: Progress) -> Arrays:
     with Collection(scratch / "collection", create=True) as collection:
-        collection.add(dataset.source, recipes=[recipe], progress=progress)
-        if any(space["state"] == "raw" for space in collection.stats()["spaces"]):  # too few pictures: add did not fit
-            collection.fit(progress=progress)
-        ids, X = collection.vectors()
-        at = {int(item): row for row, item in enumerate(ids)}
-        pairs = [(at[item.id], split_member(path)[1]) for item in collection.items() for path in item.paths]
-        rows, names = [row for row, _ in pairs], [name for _, name in pairs]
-        return {"X": np.asarray(X)[rows], "names": np.array(names)}  # a copy: X is memory-mapped
+        _fill(collection, dataset.source, recipe, progress)
+        return _rows(collection, lambda path: split_member(path)[1])
+
+
+def _fill(collection: Collection, source: Path, recipe: str, progress: Progress) -> None:
+    collection.add(source, recipes=[recipe], progress=progress)
+    if any(space["state"] == "raw" for space in collection.stats()["spaces"]):  # too few pictures: add did not fit
+        collection.fit(progress=progress)
+
+
+def _rows(collection: Collection, name: Callable[[str], str]) -> Arrays:
+    """The vectors of a collection, and the names of the pictures; a picture at two paths is two rows."""
+    ids, X = collection.vectors()
+    at = {int(item): row for row, item in enumerate(ids)}
+    pairs = [(at[item.id], name(path)) for item in collection.items() for path in item.paths]
+    rows, names = [row for row, _ in pairs], [one for _, one in pairs]
+    return {"X": np.asarray(X)[rows], "names": np.array(names)}  # a copy: X is memory-mapped
 
 
 def _key(dataset: datasets.Dataset, by: object) -> str:

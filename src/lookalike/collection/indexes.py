@@ -17,6 +17,7 @@ from lookalike.errors import DamagedError
 from lookalike.index.choice import choose, measure_recall
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
+from lookalike.index.neighbours import NeighbourGraph
 from lookalike.registry import Spec, component, create
 from lookalike.store.derived import Recall, Structure
 from lookalike.store.directory import Store
@@ -102,8 +103,6 @@ class Indexes:
     def open(self, file: str, flat: Flat) -> Any:
         """Open the index stored in a file, over these vectors, or the neighbour graph."""
         if file.endswith(NEIGHBOURS_SUFFIX):
-            from lookalike.index.neighbours import NeighbourGraph
-
             return NeighbourGraph.load(self.store.path / "indexes" / file)
         name = "leaves" if file.endswith(LEAVES_SUFFIX) else SHORTLISTED if file.startswith(SHORTLISTED) else "ann"
         return component("index", name).load(self.store.path / "indexes" / file, flat)

@@ -15,13 +15,13 @@ from lookalike.arrays import chunks
 from lookalike.collection.indexes import NEIGHBOURS_SUFFIX
 from lookalike.collection.space import Space
 from lookalike.errors import DamagedError
+from lookalike.index.neighbours import NeighbourGraph
 from lookalike.registry import create
 from lookalike.store.vectors import Pending
 from lookalike.types import Ids, Progress, Vectors
 
-if TYPE_CHECKING:  # faiss and scikit-learn are loaded when a graph is needed
+if TYPE_CHECKING:  # scikit-learn is loaded when a graph is needed
     from lookalike.encode.smooth import Smooth
-    from lookalike.index.neighbours import NeighbourGraph
 
 SEGMENT_ROWS = 262_144
 AVERAGED_BYTES = 64 * 2**20
@@ -35,10 +35,8 @@ def update_smoothed(spaces: Iterable[Space], progress: Progress) -> None:
             _update(space, progress)
 
 
-def load_graph(space: Space) -> "NeighbourGraph":
+def load_graph(space: Space) -> NeighbourGraph:
     """The neighbour graph of a space; empty if it does not exist or is damaged."""
-    from lookalike.index.neighbours import NeighbourGraph
-
     structure = space.store.vectors.structures.get(space.name, "neighbours")
     if structure is not None:
         with suppress(DamagedError):
@@ -83,13 +81,13 @@ def _update(space: Space, progress: Progress) -> None:
     vectors.merge(smoothed)
 
 
-def _write(space: Space, graph: "NeighbourGraph") -> str:
+def _write(space: Space, graph: NeighbourGraph) -> str:
     target = space.store.vectors.new_file("indexes", NEIGHBOURS_SUFFIX)
     graph.save(target)
     return space.store.vectors.put_in_place(target)
 
 
-def _average(space: Space, step: "Smooth", graph: "NeighbourGraph", ids: Ids, progress: Progress) -> Iterator[Pending]:
+def _average(space: Space, step: "Smooth", graph: NeighbourGraph, ids: Ids, progress: Progress) -> Iterator[Pending]:
     """Write segments with the smoothed rows of these ids, ascending."""
     rows = space.rows.vectors
     done = 0

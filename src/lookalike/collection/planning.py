@@ -23,12 +23,13 @@ import numpy as np
 from lookalike.collection.chain import SINGLE_BLAS_THREAD
 from lookalike.collection.fitting import FIT_MAX, ROWS_BYTES, SAMPLE_BYTES
 from lookalike.collection.indexes import LEAVES_MIN, PROCESS_BYTES, leaves_fit, leaves_peak
-from lookalike.collection.specs import is_coder, parse_recipe
+from lookalike.collection.specs import is_coder, is_smooth, parse_recipe
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.workers import count_cores
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
+from lookalike.index.neighbours import CELL_ROWS, EXACT_MAX, PROBES
 from lookalike.recipes import RECIPES
 from lookalike.registry import create
 from lookalike.text import human_bytes, human_seconds
@@ -108,6 +109,11 @@ def _cells(n: float) -> float:
     return min(n / 500, 4_096)
 
 
+def _compared(n: float) -> float:
+    """Number of rows that each row is compared with to find its neighbours, including the centres of cells."""
+    return n if n <= EXACT_MAX else PROBES * CELL_ROWS + 1.64 * n / CELL_ROWS
+
+
 CURVES: dict[str, CostCurve] = {
     # every row, as float32
     "search-flat": CostCurve("memory", lambda n, d: (4 * d + 8) * n, 1.1, 3e-4),
@@ -129,6 +135,8 @@ CURVES: dict[str, CostCurve] = {
     "build-ivfpq": CostCurve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
     # every row against the centres of cells, training rows 10 times; then cells are split into leaves
     "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
+    # every row against all rows, or those of the nearest cells
+    "build-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _compared(n), 1.3),
     # 256 principal components; other work per row costs as much as 180 more (see `pca_seconds`)
     "encode-pca": CostCurve("product", lambda n, d: 2 * d * (256 + PCA_EXTRA_COLUMNS) * n, 0.8),
     # 64 bits, and the work after the product
@@ -139,6 +147,7 @@ CURVES: dict[str, CostCurve] = {
 
 FEATURE_S: Mapping[str, float] = {
     "efficientnet()": 0.0185,
+    "efficientnet(views=2)": 0.0360,
     "efficientnet(pool='spoc')": 0.0188,
     "efficientnet(pool='rmac')": 0.0220,
     "vlad(local='efficientnetmaps()')": 0.0155,
@@ -161,6 +170,9 @@ CATALOGUE_BYTES = 200
 
 ID_BYTES = 25
 """Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""
+
+GRAPH_BYTES = 93
+"""Bytes per row of a neighbour graph, in memory while it is updated and on disk."""
 
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
 """Bytes per row of the faiss structures, in memory and on disk."""
@@ -316,6 +328,11 @@ def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
     searches_feature = len(workload.chain) < 2 and d == D  # the feature's own vectors are searched
     feature_bytes = 0 if searches_feature else 2 * D + 8
     encode_s = 0.0 if searches_feature else pca_seconds(n, D, d, machine)
+    smooth_bytes = smooth_memory = 0.0
+    if workload.chain and is_smooth(workload.chain[-1]):
+        smooth_bytes = 4 * d + 8 + GRAPH_BYTES  # the smoothed rows and the neighbour graph
+        smooth_memory = 2 * n * GRAPH_BYTES + min(n, EXACT_MAX) * 4 * d
+        encode_s += CURVES["build-neighbours"].seconds(n, d, machine)
     for kind in INDEX_RANGES:
         structure_bytes = ANN_BYTES[kind](d) if kind in ANN_BYTES else 0.0
         build_s = CURVES[f"build-{kind}"].seconds(n, d, machine) if structure_bytes else 0.0
@@ -325,12 +342,16 @@ def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
             (workload, ram, machine),
             kind,
             memory=held_bytes,
-            build_memory=held_bytes + trained_rows(n) * 4 * d if structure_bytes else n * ID_BYTES,
-            disk=n * (feature_bytes + 4 * d + 8 + structure_bytes),
+            build_memory=max(
+                held_bytes + trained_rows(n) * 4 * d if structure_bytes else n * ID_BYTES,
+                n * ID_BYTES + smooth_memory,
+            ),
+            disk=n * (feature_bytes + 4 * d + 8 + smooth_bytes + structure_bytes),
             feedback_dim=d,
             seconds=encode_s + build_s,
         )
-    old_space_bytes = 4 * d + 8 if workload.exists and not searches_feature else 0  # the existing space stays
+    # An existing space stays.
+    old_space_bytes = 4 * d + 8 + smooth_bytes if workload.exists and not searches_feature else 0
     for name, (coder, bits, _) in CODE_WAYS.items():
         held_bytes = n * (bits / 8 + 2 * ID_BYTES)  # ids of the codes, and of the vectors, of which a search reads few
         yield _way(

@@ -250,6 +250,12 @@ class Space:
         return found.value if found is not None else None if structure is None else structure.recall
 
     @property
+    def neighbour_recall(self) -> float | None:
+        """The share of the true neighbours in its neighbour graph, as measured; None if they are exact."""
+        graph = self.store.vectors.structures.get(self.name, "neighbours")
+        return None if graph is None else graph.recall
+
+    @property
     def bytes(self) -> int:
         """Size of the searched rows on disk, in bytes."""
         return self.store.vectors.bytes(self._indexed_name)

@@ -10,15 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, StoreError
 from lookalike.types import Ids, Progress, Vectors, silent
-
-faiss: Any = _faiss  # its type stubs are incomplete
 
 LISTED = 10
 """Neighbours per row: twice as many as `smooth` uses, so that removals rarely require a new search."""
@@ -206,7 +203,7 @@ class NeighbourGraph:
             random = np.random.default_rng(0)
             sample = np.sort(random.choice(n, min(n, TRAINING_ROWS * wanted), replace=False))
             X = rows(self.ids[sample])
-            means = faiss.Kmeans(X.shape[1], wanted, niter=ITERATIONS, seed=0, max_points_per_centroid=TRAINING_ROWS)
+            means = _faiss().Kmeans(X.shape[1], wanted, niter=ITERATIONS, seed=0, max_points_per_centroid=TRAINING_ROWS)
             means.train(X)
             self._centres = means.centroids
             self._cells[:] = -1
@@ -244,8 +241,15 @@ class NeighbourGraph:
 
 def _nearest(Q: Vectors, X: Vectors, k: int) -> tuple[Vectors, NDArray[Any]]:
     """The k nearest rows of X (m, d) to each row of Q (q, d): squared distances (q, k) and row numbers; -1: none."""
-    D, found = faiss.knn(np.ascontiguousarray(Q), np.ascontiguousarray(X), k)
+    D, found = _faiss().knn(np.ascontiguousarray(Q), np.ascontiguousarray(X), k)
     return np.where(found >= 0, np.maximum(D, 0), np.inf).astype(np.float32), found
+
+
+def _faiss() -> Any:
+    """The library, whose type stubs are incomplete; loaded when it is needed, because that takes a moment."""
+    import faiss
+
+    return faiss
 
 
 def _best(D: Vectors, places: NDArray[Any]) -> tuple[Vectors, NDArray[Any]]:
