@@ -81,13 +81,16 @@ def test_a_large_graph_is_approximate_and_measures_its_recall(monkeypatch):
     found = np.mean([np.isin(mine, own).mean() for mine, own in zip(graph.places, true, strict=True)])
     assert 0.7 < found < 1
     assert abs(graph.recall(lambda ids: X[ids]) - found) < 0.1
+    graph.update(np.arange(1_020), lambda ids: X[ids])  # compares a few new rows with all rows
+    true, _ = nearest(X[:1_020], LISTED)
+    assert all(np.isin(graph.places[row], true[row]).all() for row in range(1_000, 1_020))
     graph.update(np.arange(1_500), lambda ids: X[ids])  # with new cells, because the old ones are too large
     assert graph.is_complete
     assert graph.recall(lambda ids: X[ids]) > 0.7
 
 
 def test_an_interrupted_update_continues_from_its_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbours, "QUERY_ROWS", 32)
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
     monkeypatch.setattr(neighbours, "CHECKPOINT_S", -1)
     X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     graph, file, searched = NeighbourGraph(), tmp_path / "graph", []

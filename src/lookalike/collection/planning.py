@@ -136,7 +136,7 @@ CURVES: dict[str, CostCurve] = {
     # every row against the centres of cells, training rows 10 times; then cells are split into leaves
     "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
     # every row against all rows, or those of the nearest cells
-    "build-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _compared(n), 1.3),
+    "build-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _compared(n), 1.1),
     # 256 principal components; other work per row costs as much as 180 more (see `pca_seconds`)
     "encode-pca": CostCurve("product", lambda n, d: 2 * d * (256 + PCA_EXTRA_COLUMNS) * n, 0.8),
     # 64 bits, and the work after the product
@@ -171,7 +171,7 @@ CATALOGUE_BYTES = 200
 ID_BYTES = 25
 """Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""
 
-GRAPH_BYTES = 93
+GRAPH_BYTES = 94
 """Bytes per row of a neighbour graph, in memory while it is updated and on disk."""
 
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}

@@ -6,7 +6,7 @@ the rows of the cells around its own; `recall` measures the share of the true ne
 
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -26,11 +26,14 @@ EXACT_MAX = 200_000
 CELL_ROWS, PROBES = 1_000, 32
 """Rows per cell of a large collection, and the number of cells that a row is compared with, including its own."""
 
+FEW_PER_CELL = 4
+"""If no more rows per cell than this are searched for, they are compared with all rows."""
+
 TRAINING_ROWS, ITERATIONS = 64, 10
 """Rows per cell that k-means uses, and its iterations."""
 
-QUERY_ROWS = 4_096
-"""Rows that are searched for together."""
+BLOCK_ROWS, SAMPLED = 2_048, 8
+"""Rows that are compared with each other at a time. Every eighth of them gives a first bound for an empty list."""
 
 CHECKPOINT_S = 60.0
 """Seconds between checkpoints of a long update."""
@@ -43,7 +46,7 @@ Rows: TypeAlias = Callable[[Ids], Vectors]
 
 
 class NeighbourGraph:
-    """The nearest neighbours of rows by Euclidean distance: 93 bytes per row.
+    """The nearest neighbours of rows by Euclidean distance: 94 bytes per row.
 
     Attributes
     ----------
@@ -71,6 +74,7 @@ class NeighbourGraph:
         self.distances = np.empty((0, LISTED), np.float32)
         self.changed = np.empty(0, np.bool_)
         self._cells = np.empty(0, np.int32)  # the cell of each row; -1: not assigned
+        self._searched = np.empty(0, np.bool_)  # whether the list of a row is complete
         self._centres: Vectors = np.empty((0, 0), np.float32)  # empty: the neighbours are exact
 
     def __len__(self) -> int:
@@ -84,7 +88,7 @@ class NeighbourGraph:
     @property
     def is_complete(self) -> bool:
         """Whether every row has neighbours; otherwise an update was interrupted."""
-        return len(self) < 2 or not bool(np.isinf(self.distances[:, 0]).any())
+        return bool(self._searched.all())
 
     def update(
         self,
@@ -103,22 +107,23 @@ class NeighbourGraph:
         if min(len(self), len(ids)) <= LISTED:  # the lists contain all other rows
             self._clear()
         self._set_ids(ids, least)
-        searched = np.isfinite(self.distances[:, 0])
-        to_search = np.flatnonzero(~searched)
+        to_search = np.flatnonzero(~self._searched)
         self._divide(rows)
         saved_at, done = time.monotonic(), 0
-        for cell in np.unique(self._cells[to_search]).tolist():
-            new = to_search[self._cells[to_search] == cell]
-            around = np.flatnonzero(np.isin(self._cells, self._nearest_cells(cell)))
-            X = rows(self.ids[around])  # (m, d)
-            before = np.flatnonzero(searched[around])
-            X_before = X[before]
-            for part in chunks(len(new), 1, QUERY_ROWS):
+        # Each pair of rows is compared once, which updates the lists of both. So a block of rows is complete when it
+        # has been compared with all rows around it, except those of earlier blocks.
+        is_left = np.ones(len(self), np.bool_)
+        for new, around in self._groups(to_search):
+            X = rows(self.ids[around]) if len(around) <= EXACT_MAX else None  # (m, d); None: too large
+            for part in chunks(len(new), 1, BLOCK_ROWS):
                 progress("finding neighbours", done, len(to_search))
-                Q = X[np.searchsorted(around, new[part])]  # (q, d)
-                self._set_neighbours(new[part], around, *_nearest(Q, X, LISTED + 1))
-                if len(before):
-                    self._offer(around[before], new[part], *_nearest(X_before, Q, LISTED))
+                Q = rows(self.ids[new[part]])  # (q, d)
+                left = np.flatnonzero(is_left[around])
+                for some in chunks(len(left), 1, BLOCK_ROWS):
+                    others = around[left[some]]
+                    self._compare(new[part], Q, others, rows(self.ids[others]) if X is None else X[left[some]])
+                is_left[new[part]] = False
+                self._searched[new[part]] = True
                 done += part.stop - part.start
                 if checkpoint is not None and time.monotonic() > saved_at + CHECKPOINT_S:
                     checkpoint()
@@ -149,6 +154,7 @@ class NeighbourGraph:
                     places=self.places,
                     distances=self.distances,
                     changed=self.changed,
+                    searched=self._searched,
                     cells=self._cells,
                     centres=self._centres,
                 )
@@ -163,10 +169,11 @@ class NeighbourGraph:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 graph.ids, graph.changed = file["ids"], file["changed"]
                 graph.places, graph.distances = file["places"], file["distances"]
-                graph._cells, graph._centres = file["cells"], file["centres"]
+                graph._searched, graph._cells, graph._centres = file["searched"], file["cells"], file["centres"]
             n = len(graph)
-            shapes = [graph.places.shape, graph.distances.shape, graph.changed.shape, graph._cells.shape]
-            if shapes != [(n, LISTED), (n, LISTED), (n,), (n,)] or graph.places.max(initial=-1) >= n:
+            lists = graph.places.shape, graph.distances.shape
+            flags = graph.changed.shape, graph._searched.shape, graph._cells.shape
+            if {*lists} != {(n, LISTED)} or {*flags} != {(n,)} or graph.places.max(initial=-1) >= n:
                 raise ValueError(f"its arrays do not belong to {n} rows")
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise DamagedError(f"Cannot read {path}: {error}. Delete it; it will be computed again.") from error
@@ -182,15 +189,17 @@ class NeighbourGraph:
         lost = (places < 0) & np.isfinite(distances)
         distances[lost] = np.inf
         distances, places = _best(distances, places)
-        short = np.isinf(distances[:, min(least, LISTED) - 1])
-        distances[short], places[short] = np.inf, -1
+        unsearched = ~self._searched[kept] | np.isinf(distances[:, min(least, LISTED) - 1])
+        distances[unsearched], places[unsearched] = np.inf, -1
         at = new_places[kept]
         changed, cells = self.changed[kept] | lost.any(axis=1), self._cells[kept]
         n = len(ids)
         self.ids = ids
         self.places, self.distances = np.full((n, LISTED), -1, np.int32), np.full((n, LISTED), np.inf, np.float32)
-        self.changed, self._cells = np.ones(n, np.bool_), np.full(n, -1, np.int32)
+        self.changed, self._searched = np.ones(n, np.bool_), np.zeros(n, np.bool_)
+        self._cells = np.full(n, -1, np.int32)
         self.places[at], self.distances[at], self.changed[at], self._cells[at] = places, distances, changed, cells
+        self._searched[at] = ~unsearched
 
     def _divide(self, rows: Rows) -> None:
         """Assign every row to a cell; a small collection has one."""
@@ -212,31 +221,71 @@ class NeighbourGraph:
             _, cells = _nearest(rows(self.ids[unassigned[part]]), self._centres, 1)
             self._cells[unassigned[part]] = cells[:, 0]
 
-    def _nearest_cells(self, cell: int) -> NDArray[np.intp]:
-        if self.is_exact:
-            return np.zeros(1, np.intp)
-        distances = ((self._centres - self._centres[cell]) ** 2).sum(axis=1)
-        return np.argsort(distances, kind="stable")[:PROBES]
+    def _groups(self, to_search: Ids) -> Iterator[tuple[Ids, Ids]]:
+        """Groups of places to search for, each with the places that they are compared with, all ascending.
 
-    def _set_neighbours(self, new: Ids, around: Ids, D: Vectors, found: NDArray[Any]) -> None:
-        """Set the lists of rows to those found (q, LISTED + 1) among the places `around`."""
-        places = np.where(found >= 0, around[found], -1)
-        D[(places == new[:, None]) | (places < 0)] = np.inf
-        D, places = _best(D, places)
-        self.distances[new], self.places[new], self.changed[new] = D, places, True
+        A few new rows are compared with all rows, which takes less time than reading the rows around each of them.
+        """
+        if len(to_search) <= FEW_PER_CELL * max(1, len(self._centres)) or self.is_exact:
+            yield to_search, np.arange(len(self))
+            return
+        _, near = _nearest(self._centres, self._centres, PROBES)  # (cells, PROBES)
+        is_near = np.zeros((len(near), len(near)), np.bool_)
+        np.put_along_axis(is_near, near, True, axis=1)
+        is_near |= is_near.T
+        for cell in np.unique(self._cells[to_search]).tolist():
+            yield to_search[self._cells[to_search] == cell], np.flatnonzero(is_near[cell][self._cells])
 
-    def _offer(self, existing: Ids, new: Ids, D: Vectors, found: NDArray[Any]) -> None:
-        """Insert new rows into the lists of existing rows, for which they were found (m, LISTED), if they are near."""
-        places = np.where(found >= 0, new[found], -1)
-        known = self.places[existing]  # (m, LISTED)
-        distances = self.distances[existing]
-        # A list that has lost neighbours is complete only up to its last one.
-        last = np.where(np.isfinite(distances), distances, -np.inf).max(axis=1, keepdims=True)
-        D[(places < 0) | (last <= D) | (places[:, :, None] == known[:, None, :]).any(axis=2)] = np.inf
-        better = np.isfinite(D).any(axis=1)
-        merged = _best(np.hstack([distances, D])[better], np.hstack([known, places])[better])
-        self.distances[existing[better]], self.places[existing[better]] = merged
-        self.changed[existing[better]] = True
+    def _compare(self, new: Ids, Q: Vectors, others: Ids, X: Vectors) -> None:
+        """Update the lists of the places `new` (q,) and `others` (m,), whose rows are Q and X."""
+        D = _distances(Q, X)
+        _, own, theirs = np.intersect1d(new, others, assume_unique=True, return_indices=True)
+        D[own, theirs] = np.inf  # no row is its own neighbour
+        self._offer(new, others, D, axis=0)
+        if len(theirs) < len(others):
+            D[:, theirs] = np.inf  # pairs inside the block were offered in both orders
+            self._offer(others, new, D, axis=1)
+
+    def _offer(self, places: Ids, others: Ids, D: Vectors, *, axis: int) -> None:
+        """Insert the places `others` (m,) into the lists of `places` (q,) if their distances are smaller.
+
+        D is (q, m), or (m, q) with axis 1.
+        """
+        distances, known = self.distances[places], self.places[places]  # (q, LISTED)
+        # The list of a complete row that has lost neighbours is only complete up to its last one.
+        last = np.where(np.isfinite(distances), distances, -np.inf).max(axis=1)
+        limits = np.where(self._searched[places], last, distances[:, -1])  # (q,)
+        if np.isinf(limits).any() and len(others) >= SAMPLED * LISTED:  # a bound from a part of the others
+            part = D[:, ::SAMPLED] if axis == 0 else D[::SAMPLED].T
+            limits = np.minimum(limits, np.partition(part, LISTED - 1, axis=1)[:, LISTED - 1])
+        hits = np.flatnonzero(np.expand_dims(limits, 1 - axis) >= D)
+        offered = D.ravel()[hits]
+        where = np.divmod(hits, D.shape[1])
+        row, column = where[axis], where[1 - axis]
+        # An interrupted update can offer a row twice.
+        new = np.isfinite(offered) & ~(known[row] == others[column, None]).any(axis=1)
+        row, column, offered = row[new], column[new], offered[new]
+        order = np.lexsort((offered, row))
+        row, column, offered = row[order], column[order], offered[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its row, nearest first
+        row, column, offered, rank = (values[rank < LISTED] for values in (row, column, offered, rank))
+        lists = np.unique(row)
+        near, who = np.full((len(lists), LISTED), np.inf, np.float32), np.full((len(lists), LISTED), -1)
+        at = np.searchsorted(lists, row), rank
+        near[at], who[at] = offered, others[column]
+        before, now = known[lists], _best(np.hstack([distances[lists], near]), np.hstack([known[lists], who]))
+        self.distances[places[lists]], self.places[places[lists]] = now
+        self.changed[places[lists]] |= (before != now[1]).any(axis=1)
+
+
+def _distances(Q: Vectors, X: Vectors) -> Vectors:
+    """Squared distances (q, m) of rows, by one product."""
+    ones = np.ones((max(len(Q), len(X)), 1), np.float32)
+    squares = (np.einsum("nd,nd->n", rows, rows)[:, None] for rows in (Q, X))
+    left = np.hstack([-2 * Q, ones[: len(Q)], next(squares)])
+    D: Vectors = left @ np.hstack([X, next(squares), ones[: len(X)]]).T
+    np.maximum(D, 0, out=D)
+    return D
 
 
 def _nearest(Q: Vectors, X: Vectors, k: int) -> tuple[Vectors, NDArray[Any]]:
