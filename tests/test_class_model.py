@@ -183,13 +183,15 @@ def test_a_picture_with_two_labels_counts_for_both(store):
     assert guess.probability == pytest.approx(guess.runner_up_probability)
 
 
-def test_rejected_classes_are_not_predicted_and_the_other_probabilities_sum_to_one(store):
+def test_rejected_classes_are_not_predicted_and_the_others_keep_their_proportions(store):
     label(store, *((item, "abc"[item % 3]) for item in range(12)))
     model = ClassModel(Spaces(store))
     (guess,) = model.predict(QUERIES[:1])
     (other,) = model.predict(QUERIES[:1], [{guess.nearest}])
     assert other.nearest == guess.runner_up
-    assert other.probability + other.runner_up_probability == pytest.approx(1.0)
+    assert 0 < other.probability + other.runner_up_probability < 1  # the rest: the picture belongs to no class
+    (third,) = model.predict(QUERIES[:1], [{guess.nearest, other.nearest}])
+    assert third.nearest == other.runner_up
     (nothing,) = model.predict(QUERIES[:1], [{"a", "b", "c", "unknown"}])
     assert (nothing.label, nothing.nearest, nothing.runner_up, nothing.probability) == (None, None, None, 0.0)
 
@@ -199,12 +201,12 @@ def test_probabilities_and_none_of_these_match_the_classifier(store):
 
     labels = ["abc"[item % 3] for item in range(12)]
     label(store, *enumerate(labels))
-    reference = OpenSet(reject=0.05).fit(X, labels)
+    reference = OpenSet(reject=0.05).use_background(X, unlabelled=np.zeros(12, bool)).fit(X, labels)
     far = np.concatenate([QUERIES, 100 + QUERIES])
     guesses = ClassModel(Spaces(store)).predict(far)
     assert [guess.label or "none of these" for guess in guesses] == reference.predict(far).tolist()
     assert "none of these" in reference.predict(far)
-    best = reference.predict_proba(far).max(axis=1)
+    best = reference.predict_proba(far).max(axis=1) * reference.known_proba(far)
     np.testing.assert_allclose([guess.probability for guess in guesses], best, atol=1e-4)
 
 
