@@ -242,6 +242,7 @@ def test_pictures_that_cannot_be_classified_are_listed(call, files, tmp_path):
     code, out, err = call("classify", files["fish"][1], tmp_path / "bad.jpg")
     assert code == 1
     assert f"skipped: {tmp_path / 'bad.jpg'}" in out
+    assert out.count("bad.jpg") == 1
     assert "no picture can be rejected" in err
     code, out, _ = call("classify", files["fish"][1], tmp_path / "bad.jpg", "--json")
     found = json.loads(out)

@@ -19,7 +19,14 @@ from lookalike.classes.class_table import ClassTable, Label, LabelIndex, as_labe
 from lookalike.classes.held_out import HeldOut
 from lookalike.classes.hierarchy import Hierarchy
 from lookalike.classes.moments import Cells, Codes, Moments
-from lookalike.classes.predictions import Membership, Scores, choose_temperature, choose_threshold, fit_membership
+from lookalike.classes.predictions import (
+    Membership,
+    Scores,
+    choose_temperature,
+    choose_threshold,
+    fit_membership,
+    label_weights,
+)
 from lookalike.classes.prototypes import ABSENT, join_cells
 from lookalike.encode.check import check_matrix
 from lookalike.errors import InputError, UnknownNameError
@@ -119,6 +126,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         without it.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
+        self._check_background(X.shape[1])
         table = self._new_table(X, np.unique(y))
         table.add(X, y)
         return self._store(table)._hold_out(table, X, y)
@@ -207,6 +215,8 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         flags = np.zeros(X.shape[0], bool) if unlabelled is None else np.asarray(unlabelled, bool)
         if flags.shape != (X.shape[0],):
             raise InputError(f"unlabelled must have one value for each of {X.shape[0]} rows. Got shape {flags.shape}.")
+        if hasattr(self, "classes_"):
+            check_matrix(self, X, reset=False)
         self.background_, self.unlabelled_ = X, flags
         return self
 
@@ -371,13 +381,14 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         relative = _relative(scores, typical)
         known, others = relative[codes >= 0], relative[codes < 0]
         self.threshold_ = choose_threshold(known, others, self.reject)
-        unlabelled = None
-        if not len(others):  # each row is a stranger to the classes without its own
+        unlabelled, weights = None, None
+        if not len(others):  # each row is a stranger to the classes without its own, if its label is right
+            weights = label_weights(scores, codes, self.temperature_)
             scores[np.arange(len(codes)), codes] = ABSENT
-            others = _relative(scores, typical)
-            others = others[others < -ABSENT]  # unless there is no other class
+            compared = scores.max(axis=1) > ABSENT / 2  # with another class
+            others, weights = _relative(scores[compared], typical[compared]), weights[compared]
             unlabelled = self._unlabelled_distances()
-        self.membership_ = np.array(fit_membership(known, others, unlabelled))
+        self.membership_ = np.array(fit_membership(known, others, unlabelled, weights))
         return self
 
     def _unlabelled_distances(self) -> NDArray[np.float64]:
@@ -387,6 +398,11 @@ class OpenSet(ClassifierMixin, BaseEstimator):
             return np.empty(0)
         rows = background[like(background, np.flatnonzero(self.unlabelled_))]
         return _relative(self._score_once(rows), self.typical_distances(rows))
+
+    def _check_background(self, d: int) -> None:
+        background = self._background()
+        if background is not None and background.shape[1] != d:
+            raise InputError(f"The background must have rows of {d} numbers, as X has. Got {background.shape[1]}.")
 
     def _background(self) -> Any:
         return getattr(self, "background_", None)
