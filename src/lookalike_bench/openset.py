@@ -3,10 +3,10 @@
 Rows are rules for "none of these", columns are datasets, numbers of labelled pictures per class, and measures.
 
 Protocol. The vectors are those of the network, PCA to 256 dimensions, unit length; at most 100 random pictures per
-class. corel5k: every second class, sorted as text, because defaults were chosen on the others. `REPEATS` times, a random
-half of the classes is known, with N random labelled pictures each. All other pictures are unlabelled pictures of the
-collection and are classified: those of known classes ("own") and those of the other half ("strangers"). Thresholds aim
-at rejecting 5 % of own pictures. `noise`: one label in ten is a random wrong one.
+class. corel5k: every second class, sorted as text, because defaults were chosen on the others. `REPEATS` times, a
+random half of the classes is known, with N random labelled pictures each. All other pictures are unlabelled pictures
+of the collection and are classified: those of known classes ("own") and those of the other half ("strangers").
+Thresholds aim at rejecting 5 % of own pictures. `noise`: one label in ten is a random wrong one.
 """
 
 from collections.abc import Callable, Sequence

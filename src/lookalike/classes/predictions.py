@@ -20,8 +20,9 @@ from lookalike.arrays import chunks
 
 TEMPERATURES = 1e4
 """Temperatures are searched from 1 / TEMPERATURES to TEMPERATURES times the spread of the scores."""
-WRONG_LABELS = 0.05
-"""Assumed share of wrong labels. It limits how much a single wrong label can change the temperature."""
+WRONG_LABELS, WRONG_WEIGHT, WRONG_ROUNDS = 0.05, 20, 20
+"""Assumed share of wrong labels, how many labels this assumption is worth, and rounds in which the share is estimated.
+With wrong labels in the model, one of them cannot change the temperature much."""
 FARTHEST = 1e30
 """Relative distance of a class without a mean. A finite one, because 0 · ∞ is not a number."""
 PRIOR_ROUNDS, HALVES = 100, 0.1
@@ -105,9 +106,9 @@ def predict_from_distances(
 def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
     """Return the T that maximises the likelihood of softmax(scores / T) on held-out rows: scores (n, C), classes (n,).
 
-    A share WRONG_LABELS of the classes is assumed to be random. One more row, of a random wrong class, is assumed
-    (compare Platt, "Probabilistic outputs for SVMs", 1999); otherwise T would go to zero if all n rows are right. Equal
-    scores, or fewer than two classes, give 1.
+    A share of the classes is assumed to be random; it is estimated as well. One more row, of a random wrong class, is
+    assumed (compare Platt, "Probabilistic outputs for SVMs", 1999); otherwise T would go to zero if all n rows are
+    right. Equal scores, or fewer than two classes, give 1.
 
     >>> choose_temperature(np.array([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]]), np.array([0, 1, 1])) > 4
     True
@@ -133,8 +134,11 @@ def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
         for part in parts:
             scaled = np.multiply(scores[part], sharpness, out=buffer[: part.stop - part.start])
             logs[part] = np.log(np.exp(scaled, out=scaled).sum(axis=1))  # at least 0: the best score is 0
-        chances = (1 - WRONG_LABELS) * np.exp(sharpness * right - logs) + WRONG_LABELS / C
-        return float(np.mean(logs - sharpness * wrong)) / n - float(np.mean(np.log(chances)))
+        own = np.exp(sharpness * right - logs)
+        wrongs = _wrong_labels(own, C)
+        likelihood = float(np.log((1 - wrongs) * own + wrongs / C).sum())
+        assumed = WRONG_LABELS * math.log(wrongs) + (1 - WRONG_LABELS) * math.log(1 - wrongs)
+        return (float(np.mean(logs - sharpness * wrong)) - likelihood - WRONG_WEIGHT * assumed) / n
 
     bounds = (-np.log(TEMPERATURES), np.log(TEMPERATURES))
     found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
@@ -142,15 +146,26 @@ def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
 
 
 def label_weights(scores: Scores, codes: NDArray[np.int64], temperature: float) -> NDArray[np.float64]:
-    """Return the probability that each label is right, (n,), from scores (n, C), if a share WRONG_LABELS is random.
+    """Return the probability that each label is right, (n,), from scores (n, C), if a share of them is random.
 
     >>> label_weights(np.array([[9.0, 0.0], [9.0, 0.0]]), np.array([0, 1]), 1.0).round(2).tolist()
     [1.0, 0.0]
     """
     scaled = (scores - scores.max(axis=1, keepdims=True)) / temperature
     chances = np.exp(scaled)
-    own = (1 - WRONG_LABELS) * chances[np.arange(len(codes)), codes] / chances.sum(axis=1)
-    return np.asarray(own / (own + WRONG_LABELS / scores.shape[1]), np.float64)
+    own = (chances[np.arange(len(codes)), codes] / chances.sum(axis=1)).astype(np.float64)
+    wrongs, C = _wrong_labels(own, scores.shape[1]), scores.shape[1]
+    weights: NDArray[np.float64] = (1 - wrongs) * own / ((1 - wrongs) * own + wrongs / C)
+    return weights
+
+
+def _wrong_labels(own: NDArray[np.float64], C: int) -> float:
+    """Return the share of wrong labels, from the probabilities of the labels if they are right, (n,)."""
+    share = WRONG_LABELS
+    for _ in range(WRONG_ROUNDS):  # expectation and maximisation
+        wrong = float(np.sum(share / C / ((1 - share) * own + share / C)))
+        share = (wrong + WRONG_LABELS * WRONG_WEIGHT) / (len(own) + WRONG_WEIGHT)
+    return share
 
 
 def fit_membership(
