@@ -1,4 +1,4 @@
-"""Plot tables of the documentation: docs/learn.png, docs/tsvm.png and docs/dfk.png; part of `make gallery`.
+"""Plot tables of the documentation: learn.png, tsvm.png, dfk.png and classes.png in docs/; part of `make gallery`.
 
 The plots read the tables from the Markdown pages, so they always show the same numbers.
 """
@@ -55,11 +55,36 @@ def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
     figure.savefig(DOCS / target, dpi=100)
 
 
+def draw_open_set(target: str) -> None:
+    """Plot the reliability of probabilities, and rejected strangers by rejected pictures of known classes."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.2), layout="constrained")
+    columns, rows = read_table("experiments/classes", "| rule | 0.15 |")
+    left.plot([0, 1], [0, 1], color="#999999", linestyle="--", linewidth=1)
+    for name, cells in rows.items():
+        style = (OURS, 3.5) if name == "ncm" else ("#333333", 1.5)
+        label = {"before": "version 0.1"}.get(name, name)
+        values = [cell[0] for cell in cells]
+        left.plot([float(column) for column in columns], values, "o-", label=label, color=style[0], linewidth=style[1])
+    left.set(xlabel="Probability of a suggestion", ylabel="Share of right suggestions", xlim=(0, 1), ylim=(0, 1))
+    columns, rows = read_table("experiments/classes", "| rule | 1 % |")
+    for number, (name, cells) in enumerate(rows.items()):
+        color, width = (OURS, 3.5) if name == "ncm" else (plt.colormaps["tab10"](number + 1), 1.5)
+        values = [cell[0] for cell in cells]
+        shares = [float(column.split()[0]) / 100 for column in columns]
+        right.plot(shares, values, "o-", label=name, color=color, linewidth=width)
+    right.set(xlabel="Rejected pictures of known classes", ylabel="Rejected strangers", xlim=(0, 0.42), ylim=(0, 1))
+    for panel in (left, right):
+        panel.grid(alpha=0.3)
+        panel.legend()
+    figure.savefig(DOCS / target, dpi=100)
+
+
 def main() -> None:
     """Draw all plots."""
     draw_curves("experiments/learn", "| method | 32 | 64 |", "Dimensions", "Test error (%)", "learn.png")
     draw_curves("codes", "| coder | 32 | 64 |", "Bits per digit", "mAP of the first 500 (%)", "tsvm.png")
     labels = ["corel1k, mAP@20", "corel5k, mAP", "corel5k-words, mAP"]
+    draw_open_set("classes.png")
     draw_bars("dfk", "| method | `corel1k`, mAP@20", labels, "dfk.png")
 
 

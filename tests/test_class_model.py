@@ -183,13 +183,15 @@ def test_a_picture_with_two_labels_counts_for_both(store):
     assert guess.probability == pytest.approx(guess.runner_up_probability)
 
 
-def test_rejected_classes_are_not_predicted_and_the_other_probabilities_sum_to_one(store):
+def test_rejected_classes_are_not_predicted_and_the_others_keep_their_proportions(store):
     label(store, *((item, "abc"[item % 3]) for item in range(12)))
     model = ClassModel(Spaces(store))
     (guess,) = model.predict(QUERIES[:1])
     (other,) = model.predict(QUERIES[:1], [{guess.nearest}])
     assert other.nearest == guess.runner_up
-    assert other.probability + other.runner_up_probability == pytest.approx(1.0)
+    assert 0 < other.probability + other.runner_up_probability < 1  # the rest: the picture belongs to no class
+    (third,) = model.predict(QUERIES[:1], [{guess.nearest, other.nearest}])
+    assert third.nearest == other.runner_up
     (nothing,) = model.predict(QUERIES[:1], [{"a", "b", "c", "unknown"}])
     assert (nothing.label, nothing.nearest, nothing.runner_up, nothing.probability) == (None, None, None, 0.0)
 
@@ -199,12 +201,12 @@ def test_probabilities_and_none_of_these_match_the_classifier(store):
 
     labels = ["abc"[item % 3] for item in range(12)]
     label(store, *enumerate(labels))
-    reference = OpenSet(reject=0.05).fit(X, labels)
+    reference = OpenSet(reject=0.05).use_background(X, unlabelled=np.zeros(12, bool)).fit(X, labels)
     far = np.concatenate([QUERIES, 100 + QUERIES])
     guesses = ClassModel(Spaces(store)).predict(far)
     assert [guess.label or "none of these" for guess in guesses] == reference.predict(far).tolist()
     assert "none of these" in reference.predict(far)
-    best = reference.predict_proba(far).max(axis=1)
+    best = reference.predict_proba(far).max(axis=1) * reference.known_proba(far)
     np.testing.assert_allclose([guess.probability for guess in guesses], best, atol=1e-4)
 
 
@@ -259,3 +261,37 @@ def test_none_of_these_is_possible_once_a_class_has_two_pictures(store, monkeypa
     assert not model.state().can_reject
     label(store, (9, "class 0"))
     assert model.state().can_reject
+
+
+@pytest.mark.parametrize("kind", ["ncm", "second", "ncmc"])
+def test_two_pictures_per_class_are_enough_to_tell_own_pictures_from_others(tmp_path, kind):
+    draw = np.random.default_rng(4)
+    centres = draw.normal(size=(20, 16)) * 3
+    truth = np.repeat(np.arange(20), 8)
+    rows = (centres[truth] + draw.normal(size=(160, 16))).astype(np.float32)
+    store = Store(tmp_path / "many", create=True)
+    with store.writer():
+        with store.transaction():
+            store.vectors.create_space("color()", ["color()"])
+            store.vectors.create_space("plain", ["color()"], "color()")
+        pending = store.vectors.write("color()", np.arange(160), rows)
+        with store.transaction():
+            store.items.add([Item(item, [], 1, 8, 8, "png", 0.0, None) for item in range(160)])
+            store.vectors.commit(pending)
+    label(store, *((8 * c + i, f"class {c}") for c in range(10) for i in (0, 1)))
+    classes = Classes(Spaces(store))
+    classes.use(kind=kind)
+    unlabelled = np.array([item for item in range(160) if item % 8 > 1])
+    found = classes.classify(unlabelled.tolist())
+    suggested = np.array([one.label is not None for one in found])
+    own = truth[unlabelled] < 10
+    assert suggested[own].mean() > 0.8  # version 0.1 suggested nothing with kind="second"
+    assert suggested[~own].mean() < 0.4
+    chances = np.array([one.probability for one in found])
+    assert chances[own].mean() > chances[~own].mean() + 0.3
+    classes.use(kind="ncm")
+    for c in range(1, 10):
+        classes.delete(f"class {c}")
+    alone = np.array([one.probability for one in classes.classify(unlabelled.tolist())])  # one class is left
+    assert alone[truth[unlabelled] == 0].mean() > 0.5 > 0.2 > alone[truth[unlabelled] > 0].mean()
+    store.close()

@@ -296,6 +296,63 @@ def test_recalibrating_on_its_own_images_equals_a_fresh_fit(kind):
         grown.recalibrate(X[:1], ["fox"])
 
 
+FAR_CENTRES = np.random.default_rng(1).normal(size=(30, 6)) * 2.5
+
+
+def draw_far(classes, each, seed):
+    """Return rows of some of 30 classes that hardly overlap, and their classes."""
+    y = np.repeat(classes, each)
+    return FAR_CENTRES[y] + np.random.default_rng(seed).normal(size=(len(y), 6)), y
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_of_other_classes_have_a_low_probability_of_being_known(kind):
+    model = OpenSet(kind, k=2, none_label=-1).fit(*draw_far(range(15), 20, 0))
+    own, strangers = draw_far(range(15), 20, 1)[0], draw_far(range(15, 30), 20, 2)[0]
+    assert model.known_proba(own).mean() > 0.65 > 0.35 > model.known_proba(strangers).mean()
+    assert model.known_proba(own[:0]).shape == (0,)
+    assert (model.known_proba(own + 100) < 0.01).all()
+    raw = OpenSet(kind, none_label=-1).partial_fit(*draw_far(range(15), 20, 0))
+    np.testing.assert_array_equal(raw.known_proba(own), 1)  # before calibration
+    del model.membership_  # a model that version 0.1 saved
+    np.testing.assert_array_equal(model.known_proba(own), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_background_makes_distances_relative(kind):
+    rows, y = draw_far(range(15), 20, 0)
+    own = draw_far(range(15), 10, 1)[0]
+    crowd = np.random.default_rng(2).normal(size=(300, 6)) * 0.1 + rows[0] + 1.2  # similar images of no class
+    background, unlabelled = np.concatenate([own, crowd]), np.ones(450, bool)
+    options = {"kind": kind, "k": 2, "reject": 0.05, "none_label": -1}
+    plain = OpenSet(**options).fit(rows, y)
+    model = OpenSet(**options).use_background(background, unlabelled).fit(rows, y)
+    typical = model.typical_distances(np.concatenate([crowd, own]))
+    assert typical[:300].max() < np.median(typical[300:])
+    relative = model.distances(crowd).min(axis=1) / typical[:300]
+    assert (model.predict(crowd) < 0).tolist() == (relative > model.threshold_).tolist()
+    assert (model.predict(crowd) < 0).mean() > 0.9 > (plain.predict(crowd) < 0).mean()
+    assert 0.01 < (model.predict(own) < 0).mean() < 0.12
+    assert model.known_proba(crowd).mean() < 0.2 < 0.5 < model.known_proba(own).mean()
+    np.testing.assert_allclose(model.typical_distances(crowd[:5]), typical[:5], rtol=1e-6)
+    torch = pytest.importorskip("torch")
+    same = OpenSet(**options).use_background(torch.tensor(background), unlabelled).fit(torch.tensor(rows), y)
+    np.testing.assert_allclose(same.known_proba(torch.tensor(own)), model.known_proba(own), rtol=1e-4, atol=1e-6)
+    with pytest.raises(InputError, match="unlabelled must have one value for each of 450 rows"):
+        model.use_background(background, [True])
+    with pytest.raises(InputError, match="background must have rows of 6 numbers"):
+        OpenSet(**options).use_background(background[:, :3]).fit(rows, y)
+
+
+def test_one_class_is_calibrated_on_unlabelled_images():
+    background, y = draw_far(range(30), 20, 0)
+    rows, labels = draw_far([3], 10, 1)
+    model = OpenSet(reject=0.05, none_label=-1).use_background(background, np.ones(len(y), bool)).fit(rows, labels)
+    own, others = draw_far([3], 40, 2)[0], background[y != 3]
+    np.testing.assert_array_equal(model.predict_proba(own), 1)  # given that it is one of the classes
+    assert model.known_proba(own).mean() > 0.7 > 0.3 > model.known_proba(others).mean()
+
+
 def test_numeric_labels_need_a_number_for_none_of_these():
     y = np.arange(150) % 3
     with pytest.raises(InputError, match="all strings or all numbers"):

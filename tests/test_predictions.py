@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from lookalike.classes.open_set import OpenSet
-from lookalike.classes.predictions import Prediction, choose_temperature, choose_threshold, predict_from_distances
+from lookalike.classes.predictions import (
+    Membership,
+    Prediction,
+    choose_temperature,
+    choose_threshold,
+    fit_membership,
+    predict_from_distances,
+)
 
 
 @given(st.sampled_from([0.01, 0.5, 3.0, 40.0]), st.integers(0, 100))
@@ -74,3 +81,52 @@ def test_excluded_classes_are_never_predicted():
     assert two.probability + two.runner_up_probability == pytest.approx(1)
     assert one == Prediction(None, 1.0, "c", None, 0.0)  # beyond the threshold
     assert none == Prediction(None, 0.0, None, None, 0.0)
+
+
+def test_one_wrong_label_among_many_hardly_changes_the_temperature():
+    scores = np.random.default_rng(0).normal(size=(200, 4)) + 6 * np.eye(4)[np.arange(200) % 4]
+    codes = np.argmax(scores, axis=1)
+    wrong = codes.copy()
+    wrong[:10] = (wrong[:10] + 1) % 4
+    assert choose_temperature(scores, wrong) < 3 * choose_temperature(scores, codes)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_the_share_of_members_is_estimated_on_unlabelled_rows(share):
+    draw = np.random.default_rng(5)
+    known, strangers = draw.normal(1.0, 0.1, 500), draw.normal(1.3, 0.1, 500)
+    members = int(2000 * share)
+    unlabelled = np.concatenate([draw.normal(1.0, 0.1, members), draw.normal(1.3, 0.1, 2000 - members)])
+    chances = fit_membership(known, strangers, unlabelled).chances(unlabelled)
+    assert chances.mean() == pytest.approx(share, abs=0.05)
+    assert chances[:members].mean() > chances[members:].mean() + 0.5
+
+
+def test_few_rows_do_not_give_certain_memberships():
+    few = fit_membership(np.array([1.0, 1.1]), np.array([2.0, 2.1]), np.empty(0)).chances(np.array([1.0, 2.1]))
+    assert (few > 0.05).all()
+    assert (few < 0.95).all()
+
+
+def test_memberships_without_strangers_or_rows():
+    rows = np.array([1.0, 1.1, 1.2])
+    assert fit_membership(rows, np.empty(0), np.empty(0)) == Membership()
+    assert fit_membership(np.empty(0), rows, rows) == Membership()
+    assert Membership().chances(np.array([0.0, np.inf])).tolist() == [1, 1]
+    single = fit_membership(rows, np.empty(0), rows + 2).chances(np.array([1.0, 3.0]))  # unlabelled rows are strangers
+    assert single[0] > 0.7 > 0.3 > single[1]
+    upside_down = fit_membership(rows + 2, rows, np.empty(0))  # a distance that says nothing
+    np.testing.assert_allclose(upside_down.chances(np.array([0.0, 9.0])), 0.5)
+    given = fit_membership(np.repeat(rows, 4), rows + 2, None)  # the share of members is that of these rows
+    assert given.chances(np.array([2.0])) > fit_membership(np.repeat(rows, 4), rows + 2, rows[:0]).chances(
+        np.array([2.0])
+    )
+
+
+def test_the_probability_of_a_class_includes_that_of_no_class():
+    distances, names = np.array([[1.0, 3.0], [10.0, 11.0]]), {0: "a", 1: "b"}
+    member = Membership(slope=-1.0, offset=3.0)
+    near, far = predict_from_distances(distances, names, 1.0, 2.0, member, np.array([1.0, 2.0]))
+    assert near.probability + near.runner_up_probability == pytest.approx(member.chances(np.array([1.0]))[0])
+    assert far.probability + far.runner_up_probability == pytest.approx(member.chances(np.array([5.0]))[0])
+    assert (near.label, far.label) == ("a", None)

@@ -25,6 +25,7 @@ Benchmarks, one file each:
 - `slem`: encoders with a pool of negatives
 - `hashing`: how well binary codes rank
 - `ncm`: metric learning for classification, new classes and retrieval
+- `openset`: rejection of pictures of other classes, and calibrated probabilities
 - `dfk`: Fisher kernels and metrics for retrieval
 - `hyperplane`: searches for the best vectors of a hyperplane
 - `scaling`: the cost of every operation as a collection grows

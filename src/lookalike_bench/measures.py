@@ -146,6 +146,20 @@ def tied_precision(sizes: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     return values
 
 
+def calibration_error(chances: ArrayLike, right: ArrayLike, bins: int = 15) -> float:
+    """Expected calibration error of probabilities (n,): the mean difference to the share that is `right`, over bins.
+
+    Guo et al., "On calibration of modern neural networks", ICML 2017; bins of equal width, weighted by their size.
+
+    >>> round(calibration_error([0.9, 0.9, 0.1, 0.1], [True, False, False, False]), 2)
+    0.25
+    """
+    p, hits = np.asarray(chances, np.float64), np.asarray(right, np.float64)
+    places = np.minimum((p * bins).astype(np.int64), bins - 1)
+    gaps = np.bincount(places, p - hits, bins)  # (bins,)
+    return float(np.abs(gaps).sum() / max(1, len(p)))
+
+
 def mean(values: ArrayLike) -> float:
     """The mean over the queries that have relevant items; NaN if none has."""
     found = np.asarray(values, np.float64)

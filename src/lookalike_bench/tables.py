@@ -18,7 +18,17 @@ from typing import NamedTuple
 from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
 
-SMALLER_IS_BETTER = ("bytes per item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
+SMALLER_IS_BETTER = (
+    "bytes per item",
+    "ECE",
+    "marks",
+    "ms",
+    "own rejected",
+    "scored",
+    "top-1 error %",
+    "top-5 error %",
+    "width",
+)
 """Measures of which a smaller value is better."""
 RATIO = "speed-up"
 """The measure that is a ratio of times. Plots show it on a logarithmic axis around 1."""
@@ -28,6 +38,7 @@ BENCHES = {
     "hashing": "lookalike_bench.hashing:BENCH",
     "hyperplane": "lookalike_bench.hyperplane:BENCH",
     "ncm": "lookalike_bench.ncm:BENCH",
+    "openset": "lookalike_bench.openset:BENCH",
     "peers": "lookalike_bench.peers:BENCH",
     "retrieval": "lookalike_bench.retrieval:BENCH",
     "scaling": "lookalike_bench.scaling:BENCH",

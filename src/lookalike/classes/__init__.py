@@ -2,6 +2,7 @@
 
 open_set     OpenSet, the classifier: add, remove, merge, split and predict classes; calibration
 predictions  Prediction; probabilities and "none of these" from distances; choice of temperature and threshold
+held_out     distances from images to classes without these images, for calibration
 class_table  the labelled classes inside an OpenSet, and the check of labels
 moments      counts, sums and scatter of classes, exact after additions and removals; the cells of ncmc
 prototypes   scores of rows for all classes by one matrix product

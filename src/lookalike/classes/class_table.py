@@ -44,6 +44,7 @@ class ClassTable:
         self.hierarchy = hierarchy
         self.weight = weight
         self._prototypes: Prototypes | None = None
+        self._background: tuple[Any, Prototypes | None] = None, None  # rows, and their prototypes
         self._changed: set[int] = set()  # classes whose prototypes are stale
 
     @property
@@ -132,7 +133,7 @@ class ClassTable:
         ready = self._prototypes
         depend = moments.scatter is not None or self.hierarchy is not None  # a change of one class changes the others
         if ready is None or ready.precision != precision or (depend and self._changed):
-            ready = self._prototypes = Prototypes(*self._means(), self._inverse(), precision)
+            ready = self._prototypes = Prototypes(*self.means(), self._inverse(), precision)
         elif self._changed or len(ready) != len(moments.counts):
             ready.resize(len(moments.counts))
             codes = np.array(sorted(c for c in self._changed if c < len(self.labels)), np.int64)
@@ -141,7 +142,19 @@ class ClassTable:
         self._changed = set()
         return ready
 
-    def _means(self) -> tuple[Array, NDArray[np.bool_]]:
+    def background(self, rows: Array, wide: bool) -> Prototypes:
+        """Return prototypes that score rows like `prototypes`, for the distance to each of these rows; cached."""
+        current = self.prototypes(wide)
+        source, ready = self._background
+        fits = ready is not None and ready.inverse is current.inverse and ready.precision == current.precision
+        if ready is None or source is not rows or not fits:
+            xp = namespace(self.cells.moments.sums)
+            points = xp.astype(like(self.cells.moments.sums, rows), xp.float64)
+            ready = Prototypes(points, np.ones(len(points), bool), current.inverse, current.precision)
+            self._background = rows, ready
+        return ready
+
+    def means(self) -> tuple[Array, NDArray[np.bool_]]:
         """Return the mean of each cell (C · k, d), and whether each cell has one."""
         cells, k = self.cells, self.cells.k
         means, known = cells.moments.means(slice(None)), cells.moments.counts > 0
@@ -155,16 +168,29 @@ class ClassTable:
         known[:, 0] |= has_prior & (counts == 0)
         return means + namespace(means).repeat(step, k, axis=0), known.ravel()
 
-    def _inverse(self) -> Array | None:
-        """Return (Σ + ridge · s · I)⁻¹, (d, d), exactly symmetric; None without a scatter, or if it is zero."""
+    def has_metric(self) -> bool:
+        """Return whether distances use the scatter. It needs two degrees of freedom, so that one can be held out."""
         moments = self.cells.moments
-        if moments.scatter is None:
+        if moments.scatter is None or moments.freedom() < 2:
+            return False
+        return float(namespace(moments.scatter).linalg.trace(moments.scatter)) > 0
+
+    def prior_weights(self) -> NDArray[np.float64]:
+        """Return the weight of the prior mean of each class, in images, (C,)."""
+        if self.hierarchy is None or not len(self.labels):
+            return np.zeros(len(self.labels))
+        names = [str(label) for label in self.labels]
+        has_prior = prior_means(self.hierarchy, names, self.cells.means(), self.cells.counts)[1]
+        return np.where(has_prior, self.weight, 0.0)
+
+    def _inverse(self) -> Array | None:
+        """Return (Σ + ridge · s · I)⁻¹, (d, d), exactly symmetric; None: the Euclidean distance."""
+        moments = self.cells.moments
+        if moments.scatter is None or not self.has_metric():
             return None
         xp, d = namespace(moments.scatter), moments.scatter.shape[0]
-        freedom = int(moments.counts.sum() - (moments.counts > 0).sum())
-        size = float(xp.linalg.trace(moments.scatter)) / d / max(1, freedom)
-        if not size > 0:
-            return None
+        freedom = moments.freedom()
+        size = float(xp.linalg.trace(moments.scatter)) / d / freedom
         ridge = xp.eye(d, dtype=xp.float64, device=array_api_compat.device(moments.scatter)) * (self.ridge * size)
         inverse = xp.linalg.inv(moments.scatter / freedom + ridge)
         return (inverse + inverse.T) / 2

@@ -88,6 +88,10 @@ class Moments:
         """Return the means of these groups, (m, d) float64; zero for a group without rows."""
         return _divide(self.sums[groups if isinstance(groups, slice) else like(self.sums, groups)], self.counts[groups])
 
+    def freedom(self) -> int:
+        """Return the degrees of freedom of the scatter: rows minus groups with rows."""
+        return int(self.counts.sum() - (self.counts > 0).sum())
+
     def resize(self, M: int) -> None:
         """Set the number of groups to M: new groups are empty, groups beyond M are dropped."""
         self.counts = np.concatenate([self.counts[:M], np.zeros(max(0, M - len(self.counts)), np.int64)])
@@ -245,11 +249,11 @@ class Cells:
                     centres = _find_centres(X[like(X, rows)], self.k, self.random_state)
                     self.anchors[c * self.k : c * self.k + len(centres)] = like(self.anchors, centres)
                     self.widths[c] = len(centres)
-        self.moments.add(X, self._groups(X, codes))
+        self.moments.add(X, self.groups(X, codes))
 
     def remove(self, X: Array, codes: Codes) -> None:
         """Remove rows from their classes; a class without rows loses its centres."""
-        self.moments.remove(X, self._groups(X, codes))
+        self.moments.remove(X, self.groups(X, codes))
         if self.widths is not None:
             self.widths[self.counts == 0] = 0
 
@@ -272,7 +276,7 @@ class Cells:
         if self.anchors is not None and self.widths is not None:
             self.anchors[new], self.widths[to] = self.anchors[old], self.widths[c]
 
-    def _groups(self, X: Array, codes: Codes) -> Codes:
+    def groups(self, X: Array, codes: Codes) -> Codes:
         """Return the cell of each row, (n,): that of the nearest centre of its class."""
         if self.anchors is None or self.widths is None:
             return codes

@@ -16,23 +16,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
 from lookalike.classes.class_table import ClassTable, Label, LabelIndex, as_labels, join_labels, one_label
+from lookalike.classes.held_out import HeldOut
 from lookalike.classes.hierarchy import Hierarchy
 from lookalike.classes.moments import Cells, Codes, Moments
-from lookalike.classes.predictions import Scores, choose_temperature, choose_threshold
-from lookalike.classes.prototypes import ABSENT
+from lookalike.classes.predictions import (
+    Membership,
+    Scores,
+    choose_temperature,
+    choose_threshold,
+    fit_membership,
+    label_weights,
+)
+from lookalike.classes.prototypes import ABSENT, join_cells
 from lookalike.encode.check import check_matrix
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.limits import COUNT, POSITIVE, SHARE, check_number
 from lookalike.types import Array
 
 KINDS = ("ncm", "ncmc", "second")
-FOLDS = 5
-"""Folds of each class that `fit` holds out in turn to choose the temperature and the threshold."""
 HELD_ROWS, HELD_SCORES = 20_000, 2**22
-"""Maximum number of images, and of their scores, used for that."""
+"""Maximum number of images, and of their scores, on which `fit` chooses the temperature and the threshold."""
+NEIGHBOURS, LEAST_NEIGHBOURS = 0.05, 20
+"""Share and minimum number of background images whose mean distance is typical; chosen on even classes of corel5k."""
+ITSELF = 1e-4
+"""Distance to a background image, relative to the mean, below which it is the image itself or a copy of it."""
 
-HeldOut: TypeAlias = Callable[[], tuple[Scores, NDArray[Any]]]
-"""Function that returns the current scores (m, C) and squared distances to the nearest class (m,) of held-out rows."""
+HeldOutScores: TypeAlias = Callable[[], Scores]
+"""Function that returns the current scores of held-out rows, −½ d² to each class, (m, C)."""
 
 
 class OpenSet(ClassifierMixin, BaseEstimator):
@@ -42,7 +52,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
     (second). Adding or removing an image costs O(d) (O(kd) for ncmc, O(d²) for second). The state equals, up to
     rounding, that of a new `fit` on the current images, in any order. The exception is ncmc: the cells of a class are
     those of its first images until `cluster` is called. Only `fit`, `calibrate` and `recalibrate` change the
-    temperature and the threshold. A method that raises an error has changed nothing.
+    temperature, the threshold and the membership. A method that raises an error has changed nothing.
 
     Parameters
     ----------
@@ -65,7 +75,10 @@ class OpenSet(ClassifierMixin, BaseEstimator):
     softness_ : s in the squared distance to a class, −2 s ln mean exp(−½ d² / s) over its centroids. 0, the value
         before calibration, means the nearest centroid; ncmc only.
     temperature_ : probabilities are softmax(−½ d² / temperature_); 1 before calibration.
-    threshold_ : squared distance to the nearest class beyond which an image is none of these; infinity: never.
+    threshold_ : squared distance to the nearest class, divided by the typical distance, beyond which an image is none
+        of these; infinity: never.
+    membership_ : (2,) slope and offset of the logistic function from this distance to the probability of `known_proba`.
+    background_, unlabelled_ : (B, d) and (B,) images that define typical distances; only after `use_background`.
     hierarchy_, prior_weight_ : (p, 2) strings child, parent, and m of Eq. 34; only after `use_hierarchy`.
 
     Examples
@@ -85,6 +98,9 @@ class OpenSet(ClassifierMixin, BaseEstimator):
     softness_: float
     temperature_: float
     threshold_: float
+    membership_: NDArray[np.float64]
+    background_: Array
+    unlabelled_: NDArray[np.bool_]
     prior_weight_: float
 
     def __init__(
@@ -106,9 +122,11 @@ class OpenSet(ClassifierMixin, BaseEstimator):
     def fit(self, X: Array, y: Any) -> Self:
         """Fit classes to rows X (n, d) with labels y (n,); replaces the whole state except the hierarchy.
 
-        Temperature and threshold are chosen on held-out images, a fifth at a time of each class with two or more.
+        Temperature and threshold are chosen on images of classes with two or more, each compared with the classes
+        without it.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
+        self._check_background(X.shape[1])
         table = self._new_table(X, np.unique(y))
         table.add(X, y)
         return self._store(table)._hold_out(table, X, y)
@@ -184,6 +202,24 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         self._cached_table: ClassTable | None = None
         return self
 
+    def use_background(self, X: Array, unlabelled: Any = None) -> Self:
+        """Compare distances with those among typical images X (B, d), such as a sample of a collection.
+
+        Without it, the threshold applies to d², the squared distance to the nearest class. With it, the threshold
+        applies to d² / r, where r is the root mean square distance to the nearest 5 % of the background: where many
+        images are near, an image must be nearer to a class. `unlabelled` (B,) marks images that are in no class yet.
+        The share of them that is as near as the classes' own images determines the probability that a new image belongs
+        to a class. It takes effect with the next `fit`, `calibrate` or `recalibrate`.
+        """
+        X = check_rows(X)
+        flags = np.zeros(X.shape[0], bool) if unlabelled is None else np.asarray(unlabelled, bool)
+        if flags.shape != (X.shape[0],):
+            raise InputError(f"unlabelled must have one value for each of {X.shape[0]} rows. Got shape {flags.shape}.")
+        if hasattr(self, "classes_"):
+            check_matrix(self, X, reset=False)
+        self.background_, self.unlabelled_ = X, flags
+        return self
+
     def sizes(self) -> Codes:
         """Return the number of images of each of classes_, (C,)."""
         return self._table().cells.counts
@@ -204,13 +240,12 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         codes = np.full(len(y), -1, np.int64)
         of_a_class = LabelIndex(one_label(self.none_label)).find(y) < 0
         codes[of_a_class] = table.index.codes(y[of_a_class])
-        return self._calibrate(lambda: self._score_once(X), codes)
+        return self._calibrate(lambda: self._score_once(X), codes, self.typical_distances(X))
 
     def recalibrate(self, X: Array, y: Any) -> Self:
         """Choose temperature and threshold as `fit` does, on images X (m, d) that are in the classes y (m,).
 
-        X can be all images or some; at most `most_held` of them are used. They are removed, scored and added again, a
-        part of each class at a time.
+        X can be all images or some; at most `most_held` of them are used.
         """
         table = self._table()
         return self._hold_out(table, *self._rows_and_labels(X, y))
@@ -220,15 +255,17 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return min(HELD_ROWS, max(1, HELD_SCORES // max(1, len(self._table().labels))))
 
     def predict(self, X: Array) -> NDArray[Any]:
-        """Return the label of the nearest class of each row, (m,), or none_label if it is farther than threshold_."""
+        """Return the label of the nearest class of each row, (m,), or none_label if it is too far away."""
         X = self._queries(X)
         best = np.empty(X.shape[0], np.int64)
-        for part, scores, squares in self._scores(X, squares=bool(np.isfinite(self.threshold_))):
+        can_reject = bool(np.isfinite(self.threshold_))
+        limits = self.threshold_ * self.typical_distances(X) if can_reject else np.empty(0)
+        for part, scores, squares in self._scores(X, squares=can_reject):
             xp = namespace(scores)
             best[part] = as_numpy(xp.argmax(scores, axis=1))
             if squares is not None:
-                far = squares - 2 * xp.max(scores, axis=1) > self.threshold_
-                best[part][as_numpy(far)] = -1
+                far = as_numpy(squares - 2 * xp.max(scores, axis=1))
+                best[part][far > limits[part]] = -1
         if (best >= 0).all():
             return self.classes_[best]
         return join_labels(self.classes_, one_label(self.none_label))[best]  # the last is -1
@@ -245,6 +282,29 @@ class OpenSet(ClassifierMixin, BaseEstimator):
                 chances = xp.exp(scores, out=out[part])
                 chances /= xp.sum(chances, axis=1, keepdims=True)
         return out
+
+    def known_proba(self, X: Array) -> NDArray[np.float64]:
+        """Return the probability that each row belongs to one of the classes, (m,); 1 before calibration."""
+        X = self._queries(X)
+        if not X.shape[0]:
+            return np.empty(0)
+        return self.membership().chances(_relative(self._score_once(X), self.typical_distances(X)))
+
+    def membership(self) -> Membership:
+        """Return the function of `known_proba`, which takes relative distances to the nearest class."""
+        return Membership(*map(float, getattr(self, "membership_", ())))
+
+    def typical_distances(self, X: Array) -> NDArray[np.float64]:
+        """Return the root mean square distance of each row to its neighbours in the background, (m,); 1 without one."""
+        X = self._queries(X)
+        background = self._background()
+        if background is None:
+            return np.ones(X.shape[0])
+        found = np.empty(X.shape[0])
+        prototypes = self._table().background(background, wide=X.dtype == namespace(X).float64)
+        for part, scores, centred in prototypes.scores(X):
+            found[part] = _typical(as_numpy(prototypes.squares(centred)[:, None] - 2 * scores))
+        return found
 
     def distances(self, X: Array) -> Array:
         """Return the squared distance to each of classes_, (m, C) of the type of X; infinity if it has no mean."""
@@ -278,50 +338,74 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return xp.empty(shape, dtype=precision, device=array_api_compat.device(X))
 
     def _hold_out(self, table: ClassTable, X: Array, y: NDArray[Any]) -> Self:
-        """Calibrate on rows that are in the table, of classes with two or more."""
+        """Calibrate on rows that are in the table, of classes with two or more, each without itself."""
         codes = table.index.codes(y)
-        folds = [rows for rows in self._folds(codes, table.cells.counts) if len(rows)]
-        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
-
-        def score_held_out() -> tuple[Scores, NDArray[Any]]:
-            parts = []
-            for rows in folds:
-                some = X[like(X, rows)]
-                table.remove(some, y[rows])
-                parts.append(self._score_once(some))
-                table.add(some, y[rows])
-            return np.concatenate([scores for scores, _ in parts]), np.concatenate([far for _, far in parts])
-
-        if folds:
-            self._calibrate(score_held_out, codes[np.concatenate(folds)])
-        return self._store(table)
-
-    def _folds(self, codes: Codes, counts: Codes) -> list[Codes]:
-        """Return random rows to hold out together, never all rows of a class."""
         random = np.random.default_rng(self.random_state)
-        some = random.permutation(np.flatnonzero(counts[codes] > 1))[: self.most_held()]
-        some = some[np.argsort(codes[some], kind="stable")]  # by class, in random order within each
-        _, starts, sizes = np.unique(codes[some], return_index=True, return_counts=True)
-        rank = np.arange(len(some)) - np.repeat(starts, sizes)  # position in its class
-        return [some[rank % FOLDS == fold] for fold in range(FOLDS)]
+        some = np.sort(random.permutation(np.flatnonzero(table.cells.counts[codes] > 1))[: self.most_held()])
+        self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
+        self.membership_ = np.array(Membership())
+        if not len(some):
+            return self
+        held = HeldOut(table, X[like(X, some)], codes[some])
+        typical = np.ones(len(some))
+        if self._background() is not None:
+            typical = np.concatenate([_typical(D) for _, D in held.to_rows(self._background())])
 
-    def _score_once(self, X: Array) -> tuple[Scores, NDArray[Any]]:
-        """Return the scores of all classes, (m, C), and the squared distance to the nearest, (m,)."""
-        parts = [
-            (as_numpy(scores).copy(), as_numpy(squares - 2 * namespace(scores).max(scores, axis=1)))
-            for _, scores, squares in self._scores(X, squares=True)
-        ]
-        return np.concatenate([scores for scores, _ in parts]), np.concatenate([far for _, far in parts])
+        def scores() -> Scores:
+            parts = []
+            for _, D in held.distances():
+                halves = np.maximum(D * -0.5, ABSENT)
+                if table.cells.k > 1:
+                    live = np.isfinite(D).reshape(len(D), -1, table.cells.k).sum(axis=2)
+                    halves = join_cells(halves, live, table.cells.k, self.softness_)
+                parts.append(halves)
+            return np.concatenate(parts)
 
-    def _calibrate(self, held_out: HeldOut, codes: Codes) -> Self:
-        """Choose temperature and threshold from held-out rows of classes `codes`, −1 for none."""
+        self._calibrate(scores, codes[some], typical)
+        return self
+
+    def _score_once(self, X: Array) -> Scores:
+        """Return the scores −½ d² of all classes, (m, C)."""
+        parts = [as_numpy(scores - squares[:, None] / 2) for _, scores, squares in self._scores(X, squares=True)]
+        return np.concatenate(parts)
+
+    def _calibrate(self, held_out: HeldOutScores, codes: Codes, typical: NDArray[np.float64]) -> Self:
+        """Choose temperature, threshold and membership from held-out rows of classes `codes`, −1 for none."""
         self.softness_ = 0.0
         if self.kind == "ncmc":  # the softness is chosen first, as the temperature of the nearest cells
-            self.softness_ = _choose_temperature(held_out()[0], codes)
-        scores, far = held_out()
+            self.softness_ = _choose_temperature(held_out(), codes)
+        scores = held_out()
+        usable = ~np.isnan(scores).any(axis=1)
+        scores, codes, typical = scores[usable], codes[usable], typical[usable]
         self.temperature_ = _choose_temperature(scores, codes)
-        self.threshold_ = choose_threshold(far[codes >= 0], far[codes < 0], self.reject)
+        relative = _relative(scores, typical)
+        known, others = relative[codes >= 0], relative[codes < 0]
+        self.threshold_ = choose_threshold(known, others, self.reject)
+        unlabelled, weights = None, None
+        if not len(others):  # each row is a stranger to the classes without its own, if its label is right
+            weights = label_weights(scores, codes, self.temperature_)
+            scores[np.arange(len(codes)), codes] = ABSENT
+            compared = scores.max(axis=1) > ABSENT / 2  # with another class
+            others, weights = _relative(scores[compared], typical[compared]), weights[compared]
+            unlabelled = self._unlabelled_distances()
+        self.membership_ = np.array(fit_membership(known, others, unlabelled, weights))
         return self
+
+    def _unlabelled_distances(self) -> NDArray[np.float64]:
+        """Return the distances of unlabelled background images to the nearest class, relative to the typical ones."""
+        background = self._background()
+        if background is None or not self.unlabelled_.any():
+            return np.empty(0)
+        rows = background[like(background, np.flatnonzero(self.unlabelled_))]
+        return _relative(self._score_once(rows), self.typical_distances(rows))
+
+    def _check_background(self, d: int) -> None:
+        background = self._background()
+        if background is not None and background.shape[1] != d:
+            raise InputError(f"The background must have rows of {d} numbers, as X has. Got {background.shape[1]}.")
+
+    def _background(self) -> Any:
+        return getattr(self, "background_", None)
 
     def _rows(self, X: Array | None) -> Any:
         if X is None:
@@ -357,6 +441,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         if self.reject:
             join_labels(labels, one_label(self.none_label))  # both must be strings, or both numbers
         self.softness_, self.temperature_, self.threshold_ = 0.0, 1.0, np.inf
+        self.membership_ = np.array(Membership())
         cells = Cells.empty(X, self._cells_per_class(), self.kind == "second", self.random_state)
         table = ClassTable(labels[:0], cells, self.ridge, *self._hierarchy())
         table.append(labels)
@@ -396,6 +481,23 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         """Return the state without the cached table, so that copies and pickles do not contain the sums twice."""
         state: dict[str, Any] = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_cached_table"}
+
+
+def _relative(scores: Scores, typical: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the squared distance to the nearest class from scores −½ d², relative to the typical one, (m,)."""
+    relative: NDArray[np.float64] = np.maximum(-2.0 * scores.max(axis=1).astype(np.float64), 0.0) / typical
+    return relative
+
+
+def _typical(D: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the root mean square of the smallest distances of each row, (m,), from squared distances (m, B)."""
+    k = min(D.shape[1], max(LEAST_NEIGHBOURS, round(NEIGHBOURS * D.shape[1])))
+    itself = ITSELF * np.mean(D, axis=1, keepdims=True)
+    D = np.where(itself < D, D, np.inf)
+    nearest = np.partition(D, k - 1, axis=1)[:, :k].astype(np.float64)
+    valid = np.isfinite(nearest)
+    means = np.where(valid, nearest, 0.0).sum(axis=1) / np.maximum(valid.sum(axis=1), 1)
+    return np.sqrt(np.where(means > 0, means, 1.0))
 
 
 def _check_finite(X: Array) -> None:

@@ -82,22 +82,10 @@ class Prototypes:
             yield part, xp.matmul(centred[:m], W.T, out=products[:m]), centred[:m, :-1]
 
     def join_cells(self, scores: Array, k: int, softness: float) -> Array:
-        """Return the scores of classes (m, M / k) from those of their k cells, Eq. 22 at temperature `softness`.
-
-        The cells of a class have equal weights; at softness 0, only the nearest cell counts. Overwrites `scores`.
-        """
+        """Return the scores of classes (m, M / k) from those of their k cells; overwrites `scores`."""
         xp = namespace(scores)
-        cells = xp.reshape(scores, (scores.shape[0], -1, k))  # (m, C, k)
-        best = xp.max(cells, axis=2)  # (m, C)
-        if not softness:
-            return best
-        bias = like(scores, self._rows.values[:, -1])
-        live = xp.sum(xp.astype(xp.reshape(bias, (-1, k)) > ABSENT / 2, scores.dtype), axis=1)  # (C,)
-        with np.errstate(over="ignore"):  # a cell without a mean, at a small softness
-            cells -= best[:, :, None]
-            cells /= softness
-            total = xp.sum(xp.exp(cells, out=cells), axis=2)
-        return best + softness * xp.log(total / xp.clip(live, 1, None))
+        live = xp.reshape(like(scores, self._rows.values[:, -1]), (-1, k)) > ABSENT / 2  # (C, k)
+        return join_cells(scores, xp.sum(xp.astype(live, scores.dtype), axis=1), k, softness)
 
     def squares(self, centred: Array) -> Array:
         """Return d²(x, origin) of rows x − origin (m, d), which turns scores into distances: d² = squares − 2 score."""
@@ -106,3 +94,21 @@ class Prototypes:
         if self.inverse is not None:
             weighted = centred @ xp.astype(like(centred, self.inverse), centred.dtype)
         return xp.sum(centred * weighted, axis=1)
+
+
+def join_cells(scores: Array, live: Array, k: int, softness: float) -> Array:
+    """Return the scores of classes (m, C) from those of their k cells (m, C · k), Eq. 22 at temperature `softness`.
+
+    The `live` cells of a class, (C,) or (m, C), have equal weights; at softness 0, only the nearest cell counts.
+    Overwrites `scores`.
+    """
+    xp = namespace(scores)
+    cells = xp.reshape(scores, (scores.shape[0], -1, k))  # (m, C, k)
+    best = xp.max(cells, axis=2)  # (m, C)
+    if not softness:
+        return best
+    with np.errstate(over="ignore"):  # a cell without a mean, at a small softness
+        cells -= best[:, :, None]
+        cells /= softness
+        total = xp.sum(xp.exp(cells, out=cells), axis=2)
+    return best + softness * xp.log(total / xp.clip(live, 1, None))

@@ -32,13 +32,18 @@ NONE = -1
 """The code that `OpenSet` predicts for "none of these". Classes have codes from 0, so any text can be a name."""
 
 RECALIBRATE_SHARE = 0.01
-"""Share of changed labels above which the temperature and the threshold are computed again. All classes share them,
-so a single label hardly changes them."""
+"""Share of changed labels, or of changed pictures in the background, above which the temperature, the threshold and the
+membership are computed again. All classes share them, so a single label hardly changes them."""
+
+BACKGROUND = 1_000
+"""Number of pictures with which distances to classes are compared: those with the smallest ids. Ids are digests, so
+this is a random sample."""
 
 ROWS_BYTES = 256 * 2**20
 """Memory limit for one batch of vectors that is added to the classes."""
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
+"""1: calibrated without a background."""
 SNAPSHOT_MIN = 1_000
 """Changed labels after which a snapshot is written, if they are also a tenth of all labels."""
 SNAPSHOT_BYTES = 2**30
@@ -94,9 +99,12 @@ class ClassModel:
             found: list[Prediction] = []
             for part in chunks(len(X), 32 * len(names)):
                 distances = np.asarray(model.distances(X[part]), np.float64)  # (m, C)
+                typical = model.typical_distances(X[part])  # (m,)
                 for row, classes in enumerate((rejected or [()] * len(X))[part]):
                     distances[row, [places[name] for name in classes if name in places]] = np.inf
-                found += predict_from_distances(distances, names, model.temperature_, model.threshold_)
+                found += predict_from_distances(
+                    distances, names, model.temperature_, model.threshold_, model.membership(), typical
+                )
             return found
 
     def state(self) -> ModelState:
@@ -140,6 +148,7 @@ class ClassModel:
         self._model: OpenSet | None = None
         self._table = LabelTable.from_pairs(())
         self._uncalibrated_changes: int | None = None  # None: never calibrated
+        self._background = np.empty(0, np.int64)  # ids
         self._unsaved_changes = 0
 
     def _ready(self) -> "OpenSet":
@@ -150,10 +159,14 @@ class ClassModel:
             raise InputError(NO_CLASSES)
         changes = self._uncalibrated_changes
         no_threshold = changes and not np.isfinite(self._model.threshold_)  # there may be enough labels now
-        if changes is None or changes > RECALIBRATE_SHARE * n or no_threshold:
+        background = self._index.ids[:BACKGROUND]
+        moved = len(np.setxor1d(background, self._background)) > RECALIBRATE_SHARE * len(background)
+        if changes is None or changes > RECALIBRATE_SHARE * n or no_threshold or moved:
+            labelled = np.isin(background, self._table.items[self._table.in_model])
+            self._model.use_background(self._index.vectors(background), unlabelled=~labelled)
             pairs = self._table.sample(self._model.sizes(), self._model.classes_, self._model.most_held())
             self._model.recalibrate(*_examples(pairs, self._index))
-            self._uncalibrated_changes = 0
+            self._uncalibrated_changes, self._background = 0, background
         self._save_snapshot(n)
         return self._model
 
@@ -204,6 +217,7 @@ class ClassModel:
             return False  # the changes are no longer stored, or the label file was replaced
         self._model, self._table = snapshot.model, snapshot.table
         self._uncalibrated_changes = snapshot.header["moved"]
+        self._background = snapshot.background
         changed = snapshot.header["rows"] != fingerprint
         return self._apply(changes, index, pictures_changed=changed) and len(self._table) == len(self._store.judgements)
 
@@ -223,7 +237,7 @@ class ClassModel:
             "moved": self._uncalibrated_changes,
         }
         if space.rows is self._index and self._store.vectors.version() == version:
-            save_snapshot(self._store, self._model, self._table, header)
+            save_snapshot(self._store, Snapshot(self._model, self._table, self._background, header))
             self._unsaved_changes = 0
 
     def _apply(self, changes: Iterable[Change], index: Any, *, pictures_changed: bool) -> bool:
@@ -392,14 +406,17 @@ class Snapshot:
 
     model: "OpenSet"
     table: LabelTable
+    background: Ids  # pictures with which distances are compared
     header: dict[str, Any]  # the inputs it was computed from; see `ClassModel._save_snapshot`
 
 
-def save_snapshot(store: Store, model: "OpenSet", table: LabelTable, header: dict[str, Any]) -> None:
+def save_snapshot(store: Store, snapshot: Snapshot) -> None:
     """Save a model. Failures (a full disk, a folder without write permission) are only logged."""
-    text = json.dumps({"format": SNAPSHOT_FORMAT, "names": table.names, **header})
-    arrays = {f"model_{name}": value for name, value in state_of(model).items()}
+    table = snapshot.table
+    text = json.dumps({"format": SNAPSHOT_FORMAT, "names": table.names, **snapshot.header})
+    arrays = {f"model_{name}": value for name, value in state_of(snapshot.model).items()}
     arrays |= {"items_": table.items, "codes_": table.codes, "here_": table.in_model}
+    arrays["background_ids_"] = snapshot.background
     arrays["about_"] = np.frombuffer(text.encode(), np.uint8)  # ASCII: names may hold invalid Unicode
     if sum(value.nbytes for value in arrays.values()) > SNAPSHOT_BYTES:
         return
@@ -426,7 +443,7 @@ def load_snapshot(store: Store, model: "OpenSet") -> Snapshot | None:
     except (LookalikeError, OSError, KeyError, TypeError, ValueError) as error:
         logger.info("Cannot use the snapshot of the classes: %s", error)
         return None
-    return Snapshot(model, table, header)
+    return Snapshot(model, table, arrays["background_ids_"], header)
 
 
 def _examples(pairs: Pairs, index: Any) -> tuple[Vectors, Codes]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.collection.chain import Labelled, fit
-from lookalike.collection.class_model import NO_CLASSES, Settings, make_model
+from lookalike.collection.class_model import BACKGROUND, NO_CLASSES, Settings, make_model
 from lookalike.collection.fitting import labelled_rows, labels_of, sample_rows
 from lookalike.collection.space import Space
 from lookalike.collection.specs import is_coder, takes_labels
@@ -24,8 +24,9 @@ from lookalike.learn.measures import alike, precisions
 from lookalike.text import many
 from lookalike.types import Ids, Progress, Vectors
 
-Rows: TypeAlias = Callable[[NDArray[np.bool_]], Vectors | None]
-"""A function from a mask (n,) of the training examples to the rows (n, d) of all; None if the examples are too few."""
+Rows: TypeAlias = Callable[[NDArray[np.bool_]], tuple[Vectors, Vectors] | None]
+"""A function from a mask (n,) of the training examples to the rows (n, d) of all, and those of the background; None if
+the examples are too few."""
 
 FOLDS = 10
 """Folds of the cross-validation; a class with fewer pictures has at most one per fold."""
@@ -148,13 +149,15 @@ class _FoldModel:
 
         Examples whose classes are not in `train` are left out, unless `strangers` is set.
         """
-        X = self.rows(train) if train.any() and test.any() else None
-        if X is None:
+        rows = self.rows(train) if train.any() and test.any() else None
+        if rows is None:
             return {}
+        X, background = rows
         labels = self.examples.labels
         pairs = [(i, self.codes[name]) for i in np.flatnonzero(train).tolist() for name in labels[i]]
         positions, y = (np.array(column) for column in zip(*pairs, strict=True))
-        model = make_model(self.settings, self.parents, self.codes.__getitem__).fit(X[positions], y)
+        model = make_model(self.settings, self.parents, self.codes.__getitem__)
+        model.use_background(background).fit(X[positions], y)
         names = [*self.codes, None]  # −1, the last, is "none of these"
         known = {names[code] for code in y.tolist()}
         tested = [i for i in np.flatnonzero(test).tolist() if strangers or known.intersection(labels[i])]
@@ -200,8 +203,9 @@ def _group_membership(examples: Examples) -> NDArray[np.int64]:
 
 
 def _stored_rows(space: Space, examples: Examples) -> Rows:
-    X = space.rows.vectors(examples.ids)
-    return lambda _: X
+    index = space.rows
+    rows = index.vectors(examples.ids), index.vectors(index.ids[:BACKGROUND])
+    return lambda _: rows
 
 
 def _refitted_rows(space: Space, examples: Examples) -> Rows:
@@ -210,11 +214,12 @@ def _refitted_rows(space: Space, examples: Examples) -> Rows:
     has_one_label = np.array([len(labels) == 1 for labels in examples.labels])
     y = np.array([labels[0] for labels in examples.labels])
 
-    def rows(train: NDArray[np.bool_]) -> Vectors | None:
+    def rows(train: NDArray[np.bool_]) -> tuple[Vectors, Vectors] | None:
         used = train & has_one_label
         if len(np.unique(y[used])) < 2:
             return None
-        return fit(space.specs, sample, None, Labelled(examples.ids[used], X[used], y[used])).transform(X)
+        chain = fit(space.specs, sample, None, Labelled(examples.ids[used], X[used], y[used]))
+        return chain.transform(X), chain.transform(sample[:BACKGROUND])
 
     return rows
 

@@ -9,7 +9,7 @@ export const many = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? on
 
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
-/** The probability of a prediction; never 100 %, because the model does not know classes it has not seen. */
+/** The probability of a prediction; never 100 %, because it is estimated from few pictures. */
 export const likely = (share) => (share > 0.99 ? "over 99 %" : percent(share));
 
 const FEW = 50; // labelled pictures: with fewer, probabilities are unreliable
