@@ -72,6 +72,11 @@ def duplicates(
         if html is not None:
             shown = items | collection.get([item for group in copies for item in group.items])
             print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")
+    if groups.without_detail:
+        print_note(
+            f"Not compared: {many(groups.without_detail, 'picture')} with too little detail, for example nearly black."
+            " Of these, only identical files are duplicates."
+        )
     if json:
         print_json([_describe(group, items) for group in groups])
         return 0

@@ -24,7 +24,7 @@ from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
-from lookalike.images.same_photo import SAME, SIDE, Small, difference, shrink
+from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, detail, difference, shrink
 from lookalike.images.sources import locate
 from lookalike.images.workers import Read, ReadPool, count_cores
 from lookalike.store.directory import Store
@@ -68,6 +68,15 @@ Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
 """A function from a centre and the items near it, with distances, to the members of its group, with distances."""
 
 
+class Groups(list["Group"]):
+    """The groups of a tier, largest first."""
+
+    def __init__(self, groups: Iterable["Group"] = (), without_detail: int = 0):
+        super().__init__(groups)
+        self.without_detail = without_detail
+        """Number of pictures left out because they have too little detail: only identical files are duplicates."""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Duplicates, sorted by pixels, then by bytes; the first, the largest, is the one to keep."""
@@ -108,7 +117,7 @@ def find_groups(
     filter: Filter | None,
     progress: Progress,
     workers: int | None,
-) -> list[Group]:
+) -> Groups:
     """Find the groups of a tier, largest first. Without a filter, they are read from the cache or written to it."""
     store = spaces.store
     _check_tier(tier)
@@ -116,19 +125,19 @@ def find_groups(
     if tier == "identical":
         return _without_rejected(store, _find_identical(store, among))
     if not len(store.items):
-        return []
+        return Groups()
     chosen = _choose_space(spaces, space)
     key = _cache_key(chosen, tier)
     if among is None and (known := known_groups(spaces, tier, chosen.name)) is not None and known[1]:
         return known[0]
     groups = _find(chosen, tier, among, progress, workers)
     if among is None:
-        value = [asdict(group) for group in groups]
+        value = {"groups": [asdict(group) for group in groups], "without_detail": groups.without_detail}
         store.derived.write("duplicates", tier, chosen.name, version=key, value=value)
     return _without_rejected(store, groups)
 
 
-def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Group], bool] | None:
+def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[Groups, bool] | None:
     """The cached groups, and whether they are up to date; None if there are none."""
     store = spaces.store
     _check_tier(tier)
@@ -136,9 +145,9 @@ def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Gr
         return _without_rejected(store, _find_identical(store, None)), True
     chosen = _choose_space(spaces, space)
     cached = store.derived.read("duplicates", tier, chosen.name)
-    if cached is None:
+    if cached is None or not isinstance(cached.value, dict):  # a list: version 0.1 grouped pictures without detail
         return None
-    groups = [Group(**group) for group in cached.value]
+    groups = Groups((Group(**group) for group in cached.value["groups"]), cached.value["without_detail"])
     return _without_rejected(store, groups), cached.version == _cache_key(chosen, tier)
 
 
@@ -160,32 +169,32 @@ def _choose_space(spaces: Spaces, name: str | None) -> Space:
 
 
 def _cache_key(space: Space, tier: Tier) -> str:
-    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, GROUP_ORDER)
+    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, MIN_DETAIL, GROUP_ORDER)
 
 
-def _without_rejected(store: Store, groups: list[Group]) -> list[Group]:
+def _without_rejected(store: Store, groups: Groups) -> Groups:
     """Remove pairs that users marked as not duplicates."""
     rejected = store.judgements.not_duplicates.pairs()
     remaining = [group.without(rejected) for group in groups] if rejected else groups
-    return [group for group in remaining if group is not None]
+    return Groups((group for group in remaining if group is not None), groups.without_detail)
 
 
-def _find_identical(store: Store, among: Ids | None) -> list[Group]:
+def _find_identical(store: Store, among: Ids | None) -> Groups:
     """Items at more than one path, most paths first."""
     copies, allowed = store.items.copies(), None if among is None else set(among.tolist())
-    return [
+    return Groups(
         Group(f"identical-{format_id(item)}", "identical", [item], [0.0], f"the same file at {count} paths")
         for item, count in copies.items()
         if allowed is None or item in allowed
-    ]
+    )
 
 
-def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, workers: int | None) -> list[Group]:
+def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, workers: int | None) -> Groups:
     """The groups of the tier *same* or *alike*, largest first."""
     store, index = space.store, space.rows
     ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
-        return []
+        return Groups()
     typical, rejected = typical_distance(ids, index.vectors), store.judgements.not_duplicates.pairs()
     ids = _sort_by_size(store, ids)
 
@@ -201,10 +210,12 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
         clusters = find_clusters(
             ids, index.vectors, radius, photos.confirm, rejected, prepare=photos.prepare, progress=report
         )
-        return _make_groups(clusters, ids, tier, "the same photo: after alignment they differ only by noise")
+        groups = _make_groups(clusters, ids, tier, "the same photo: after alignment they differ only by noise")
+        groups.without_detail = len(photos.without_detail)
+        return groups
 
 
-def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> list[Group]:
+def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> Groups:
     """Convert clusters to groups, with their pictures in the order of `ids`."""
     positions = {item: position for position, item in enumerate(ids.tolist())}
     groups = []
@@ -212,7 +223,7 @@ def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) 
         pairs = sorted(zip(cluster.members, cluster.distances, strict=True), key=lambda pair: positions[pair[0]])
         items, distances = [cluster.centre, *(item for item, _ in pairs)], [0.0, *(distance for _, distance in pairs)]
         groups.append(Group(f"{tier}-{format_id(cluster.centre)}", tier, items, distances, why))
-    return sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id))
+    return Groups(sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id)))
 
 
 def _sort_by_size(store: Store, ids: Ids) -> Ids:
@@ -234,7 +245,8 @@ class _PhotoComparison:
         self._store = store
         self._pool = ReadPool(shrink, side=2 * SIDE, workers=workers)
         self._threads = ThreadPoolExecutor(min(MAX_MISSES, workers or count_cores()))
-        self._copies: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read
+        self._copies: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read, or has no detail
+        self.without_detail: set[int] = set()
 
     def __enter__(self) -> "_PhotoComparison":
         self._pool.__enter__()
@@ -277,7 +289,10 @@ class _PhotoComparison:
         entries = [entry for path in paths.values() if (entry := locate(path)) is not None]
         for outcome in self._pool.map(entries):
             if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file has changed
-                self._copies[outcome.id] = outcome.parts
+                if detail(outcome.parts) < MIN_DETAIL:
+                    self.without_detail.add(outcome.id)
+                else:
+                    self._copies[outcome.id] = outcome.parts
         while len(self._copies) > max(CACHED_COPIES, len(ids)):
             self._copies.popitem(last=False)
 

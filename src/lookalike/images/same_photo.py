@@ -33,8 +33,16 @@ MIN_CORRELATION = 0.65
 BLOCK = 12
 """Side of a block in pixels. Each block must match, not only the average over all blocks."""
 
-FLAT_DEVIATION = 3.0
-"""Smallest standard deviation of grey levels. Flatter pictures cannot be aligned; they are compared directly."""
+MIN_DETAIL = 6.0
+"""Smallest `detail` of a picture that alignment distinguishes from others. Every picture of Corel-1k and ukbench has
+7.0 or more. Generated masks, gradients and vignettes, all different, match up to 5.6 (docs/experiments/duplicates.md).
+"""
+
+CLIPPED = 250
+"""Smallest value of a colour channel that may have been cut off at 255 when a picture was made brighter."""
+
+MIN_UNCLIPPED = 0.05
+"""Smallest share of pixels without a clipped channel for which brightness and colours are compared on these only."""
 
 Small = Pixels
 """A small copy, (h, w, 3) uint8 RGB, h or w being SIDE."""
@@ -62,11 +70,25 @@ def shrink(image: Pixels) -> Small:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
+def detail(small: Small) -> float:
+    """Return the amount of detail: the standard deviation of grey levels around their local mean.
+
+    A plain picture, a nearly black mask and a smooth gradient have almost none, whatever their brightness.
+
+    >>> detail(np.full((64, 96, 3), 200, np.uint8))
+    0.0
+    """
+    grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    around = grey - cv2.GaussianBlur(grey, (0, 0), SIDE / 12)
+    top, left = (min(SIDE // 12, length // 4) for length in grey.shape)  # near the border, a gradient looks like detail
+    return float(around[top:-top, left:-left].std())
+
+
 def difference(one: Small, other: Small) -> float:
     """Return the difference between two pictures after the best alignment, from 0 (identical) to 1."""
+    if min(detail(one), detail(other)) < MIN_DETAIL:
+        return UNRELATED
     grey, grey_other = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (one, other))
-    if min(grey.std(), grey_other.std()) < FLAT_DEVIATION:
-        return _flat_difference(one, other)
     if (place := _place(grey, grey_other)) < (swapped := _place(grey_other, grey)):
         one, other, grey, grey_other, place = other, one, grey_other, grey, swapped
     if place.correlation < MIN_CORRELATION:
@@ -120,16 +142,25 @@ def _residuals(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> tuple[
     """Return the differences between two aligned pictures in brightness, in the worst block, and in colour.
 
     They are relative to the contrast of the picture. A global change of brightness or contrast is ignored, a change of
-    colour is not.
+    colour is not. A clipped pixel was at least as bright as it is now, so it only counts if it is brighter than the
+    pixel of the other picture predicts.
     """
     ours, theirs = (
         cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb), (0, 0), 1).astype(np.float32)
         for image in (one, aligned)
     )
+    clipped, clipped_other = _clipped(one), _clipped(aligned)
+    compared = covered & ~clipped & ~clipped_other
+    if np.count_nonzero(compared) < MIN_UNCLIPPED * np.count_nonzero(covered):
+        compared = covered
     light, other = ours[..., 0], theirs[..., 0]
-    (spread, both), (_, spread_other) = np.cov(light[covered], other[covered])
+    (_, both), (_, spread_other) = np.cov(light[compared], other[compared])
     gain = both / (spread_other + 1e-6)
-    squared = (light - light[covered].mean() - gain * (other - other[covered].mean())) ** 2
+    excess = light - light[compared].mean() - gain * (other - other[compared].mean())
+    if compared is not covered:
+        excess[clipped & (excess < 0)] = 0.0
+        excess[clipped_other & (excess > 0)] = 0.0
+    squared = excess**2
     squared[~covered] = 0.0
     # Sums over blocks of BLOCK × BLOCK pixels. Blocks that are covered by 60 % or less are ignored.
     cells = tuple(slice(0, length - length % BLOCK) for length in light.shape)
@@ -139,18 +170,17 @@ def _residuals(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> tuple[
     sums = squared[cells].reshape(grid).sum(axis=(1, 3))
     full = counts > 0.6 * BLOCK**2
     worst = float(np.sqrt((sums[full] / counts[full]).max(initial=0.0)))
-    deviation = float(np.sqrt(spread))
-    colour = np.abs(ours[..., 1:] - theirs[..., 1:])[covered].mean()
+    deviation = float(light[covered].std())
+    # Colour is proportional to light: it has the same gain, around the grey value 128.
+    colour = np.abs(ours[..., 1:] - 128 - gain * (theirs[..., 1:] - 128))[compared].mean()
     return float(np.sqrt(squared[covered].mean())) / (deviation + 2), 0.4 * worst / (deviation + 8), colour / 100
+
+
+def _clipped(image: Small) -> NDArray[np.bool_]:
+    """Return which pixels (h, w) have a clipped channel, or are next to one that has."""
+    return np.asarray(cv2.dilate(image.max(axis=2), np.ones((3, 3), np.uint8))) >= CLIPPED
 
 
 def _rotation(matrix: NDArray[Any]) -> float:
     """Return how much an affine map rotates or shears."""
     return float(abs(matrix[0, 1]) + abs(matrix[1, 0]))
-
-
-def _flat_difference(one: Small, other: Small) -> float:
-    """Return the difference between two pictures without contrast. Copies differ by at most 3 grey levels (0.1)."""
-    again = cv2.resize(other, one.shape[1::-1], interpolation=cv2.INTER_AREA)
-    shape = abs(np.log(one.shape[0] / one.shape[1] * other.shape[1] / other.shape[0]))
-    return float(min(UNRELATED, np.abs(one.astype(np.int16) - again).mean() / 30 + (shape > 0.1)))

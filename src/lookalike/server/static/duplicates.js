@@ -22,7 +22,7 @@ export async function show({ query }, signal) {
   const tier = query.get("tier") ?? "identical";
   const limit = Number(query.get("limit")) || SHOWN;
   await collection(signal);
-  const { groups, total, job } = await get("/duplicates", { tier, offset: 0, limit }, signal);
+  const { groups, total, job, without_detail } = await get("/duplicates", { tier, offset: 0, limit }, signal);
   const tabs = TIERS.map(([name, words]) =>
     h("a", { href: amend({ tier: name, limit: null }), "aria-current": name === tier ? "true" : null }, words),
   );
@@ -35,6 +35,13 @@ export async function show({ query }, signal) {
       tools: groups.length > 0 && exporter("/duplicates/export", { tier }, ["csv", "json"]),
     }),
     h("nav", { class: "tabs", "aria-label": "Type of duplicate" }, tabs),
+    without_detail > 0 &&
+      h(
+        "p",
+        { class: "quiet" },
+        `${many(without_detail, "picture")} with too little detail to compare, such as nearly black pictures, ` +
+          "are not listed here. Of these, only identical files are duplicates.",
+      ),
     job &&
       follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
     groups.length
