@@ -10,12 +10,11 @@ common; complete linkage would separate two crops of one photo that do not overl
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,15 @@ from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
-from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, detail, difference, shrink
+from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, aspect, detail, difference_at, shrink
 from lookalike.images.sources import locate
+from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
+from lookalike.images.thumbnails import Place, Thumbnail, find_places, thumbnail
 from lookalike.images.workers import Read, ReadPool, count_cores
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord, Pair
-from lookalike.types import Ids, Progress, Vectors, format_id
+from lookalike.types import Ids, Pixels, Progress, Vectors, format_id
 
 Tier: TypeAlias = Literal["identical", "same", "alike"]
 
@@ -55,8 +56,14 @@ MAX_MISSES = 8
 CACHED_COPIES = 4_000
 """Small copies of pictures cached in memory: about 100 MB."""
 
+PAIRS_AT_ONCE = 256
+"""Pairs of thumbnails that a thread compares at once."""
+
 CENTRE_BATCH = 512
 """Centres per batch that are compared with all other pictures."""
+
+CONFIRM_BATCH = 128
+"""Centres per batch whose pictures are compared: members of the groups found so far are no longer compared."""
 
 Near: TypeAlias = tuple[Ids, Vectors]
 """Items near a centre, nearest first, and their squared distances."""
@@ -206,12 +213,12 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
         why = f"closer than {100 * ALIKE_RADIUS:.0f} % of the typical distance in space “{space.name}”"
         return _make_groups(clusters, ids, tier, why)
     radius = np.inf if len(ids) <= ALL_PAIRS_MAX else SAME_RADIUS * typical
-    with _PhotoComparison(store, workers) as photos:
+    with PhotoComparison(ids, store.items.first_paths, workers) as photos:
         clusters = find_clusters(
             ids, index.vectors, radius, photos.confirm, rejected, prepare=photos.prepare, progress=report
         )
         groups = _make_groups(clusters, ids, tier, "the same photo: after alignment they differ only by noise")
-        groups.without_detail = len(photos.without_detail)
+        groups.without_detail = photos.without_detail
         return groups
 
 
@@ -238,17 +245,45 @@ def _confirm_all(centre: int, others: Ids, distances: Vectors) -> Iterator[tuple
     return zip(others.tolist(), distances.tolist(), strict=True)
 
 
-class _PhotoComparison:
-    """Compares the pixels of two pictures: reads small copies, and aligns one with the other."""
+class _Look(NamedTuple):
+    """What a reading process returns of a picture."""
 
-    def __init__(self, store: Store, workers: int | None):
-        self._store = store
-        self._pool = ReadPool(shrink, side=2 * SIDE, workers=workers)
-        self._threads = ThreadPoolExecutor(min(MAX_MISSES, workers or count_cores()))
-        self._copies: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read, or has no detail
-        self.without_detail: set[int] = set()
+    small: Small
+    thumbnail: Thumbnail
+    has_detail: bool
 
-    def __enter__(self) -> "_PhotoComparison":
+
+def _look(image: Pixels) -> _Look:
+    small = shrink(image)
+    return _Look(small, thumbnail(small), detail(small) >= MIN_DETAIL)
+
+
+class PhotoComparison:
+    """Compares the pixels of pictures: thumbnails first, and if they correlate, small copies after alignment.
+
+    Every picture is read once for its thumbnail, which stays in memory (1 KB). Small copies (up to 27 KB) are read
+    again if they are no longer cached, but few pairs need them.
+
+    Parameters
+    ----------
+    ids : all items (n,) that may be compared.
+    paths_of : function that returns the paths of items.
+    workers : processes that read pictures, and threads that compare them; by default, one per core.
+
+    """
+
+    def __init__(self, ids: Ids, paths_of: Callable[[Sequence[int]], Mapping[int, str]], workers: int | None):
+        self.without_detail = 0
+        self._paths_of = paths_of
+        self._pool = ReadPool(_look, side=2 * SIDE, workers=workers)
+        self._threads = ThreadPoolExecutor(workers or count_cores())
+        self._ids = np.sort(ids)
+        self._thumbnails = np.zeros((len(ids), THUMBNAIL_SIDE, THUMBNAIL_SIDE), np.uint8)
+        self._shapes = np.full(len(ids), np.nan, np.float32)  # width / height; NaN: not read yet, 0: not comparable
+        self._copies: OrderedDict[int, Small] = OrderedDict()
+        self._same: dict[tuple[int, int], bool] = {}  # of the pairs given to the last call of `prepare`
+
+    def __enter__(self) -> "PhotoComparison":
         self._pool.__enter__()
         return self
 
@@ -257,20 +292,18 @@ class _PhotoComparison:
         self._pool.__exit__(*error)
 
     def prepare(self, pairs: list[tuple[int, Ids]]) -> None:
-        """Read the pictures that will be compared first, in one batch."""
-        needed = {item for centre, others in pairs if len(others) for item in (centre, *others[:MAX_MISSES].tolist())}
-        self._load(needed)
+        """Compare centres with the items that will be needed first, in one batch."""
+        self._same.clear()
+        self._compare([(centre, item) for centre, others in pairs for item in others[:MAX_MISSES].tolist()])
 
     def confirm(self, centre: int, others: Ids, distances: Vectors) -> Iterator[tuple[int, float]]:
         """Yield the others that are the same photo; stops after MAX_MISSES in a row that are not."""
         misses = 0
         for start in range(0, len(others), MAX_MISSES):
             batch = others[start : start + MAX_MISSES].tolist()
-            self._load({centre, *batch})
-            copies = [self._copies[item] for item in batch]
-            differences = self._threads.map(partial(_difference, self._copies[centre]), copies)
-            for item, distance, differs in zip(batch, distances[start:].tolist(), differences, strict=False):
-                if differs <= SAME:
+            self._compare([(centre, item) for item in batch if (centre, item) not in self._same])
+            for item, distance in zip(batch, distances[start:].tolist(), strict=False):
+                if self._same[centre, item]:
                     misses = 0
                     yield item, distance
                 else:
@@ -278,27 +311,53 @@ class _PhotoComparison:
                     if misses == MAX_MISSES:
                         return
 
-    def _load(self, ids: set[int]) -> None:
-        missing = sorted(ids - self._copies.keys())
-        for item in ids & self._copies.keys():
-            self._copies.move_to_end(item)
-        if not missing:
+    def _compare(self, pairs: list[tuple[int, int]]) -> None:
+        """Add pairs to `_same`."""
+        if not pairs:
             return
-        self._copies.update(dict.fromkeys(missing))
-        paths = self._store.items.first_paths(missing)
+        self._same.update(dict.fromkeys(pairs, False))
+        rows = np.searchsorted(self._ids, np.array(pairs))  # (m, 2)
+        self._read(self._ids[np.unique(rows[np.isnan(self._shapes[rows])])].tolist())
+        comparable = np.flatnonzero(self._shapes[rows].min(axis=1) > 0)
+        parts = [comparable[start : start + PAIRS_AT_ONCE] for start in range(0, len(comparable), PAIRS_AT_ONCE)]
+        placed: list[tuple[tuple[int, int], Place]] = []
+        for part, places in zip(parts, self._threads.map(lambda part: self._places(rows[part]), parts), strict=True):
+            placed += ((pairs[i], place) for i, place in zip(part.tolist(), places, strict=True) if place is not None)
+        for start in range(0, len(placed), PAIRS_AT_ONCE):
+            batch = placed[start : start + PAIRS_AT_ONCE]
+            self._read(sorted({item for pair, _ in batch for item in pair} - self._copies.keys()))
+            for (pair, _), same in zip(batch, self._threads.map(self._is_same, batch), strict=True):
+                self._same[pair] = same
+            while len(self._copies) > CACHED_COPIES:
+                self._copies.popitem(last=False)
+
+    def _places(self, rows: NDArray[np.intp]) -> list[Place | None]:
+        """The places of pairs of rows (m, 2)."""
+        (ones, others), (shapes, other_shapes) = self._thumbnails[rows].swapaxes(0, 1), self._shapes[rows].T
+        return find_places(ones, others, shapes, other_shapes)
+
+    def _is_same(self, placed: tuple[tuple[int, int], Place]) -> bool:
+        (one, other), place = placed
+        small, other_small = self._copies.get(one), self._copies.get(other)
+        return small is not None and other_small is not None and difference_at(small, other_small, place) <= SAME
+
+    def _read(self, items: list[int]) -> None:
+        """Read the thumbnails and small copies of items."""
+        if not items:
+            return
+        rows = np.searchsorted(self._ids, items)
+        unread = set(rows[np.isnan(self._shapes[rows])].tolist())
+        self._shapes[rows] = 0
+        paths = self._paths_of(items)
         entries = [entry for path in paths.values() if (entry := locate(path)) is not None]
         for outcome in self._pool.map(entries):
             if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file has changed
-                if detail(outcome.parts) < MIN_DETAIL:
-                    self.without_detail.add(outcome.id)
-                else:
-                    self._copies[outcome.id] = outcome.parts
-        while len(self._copies) > max(CACHED_COPIES, len(ids)):
-            self._copies.popitem(last=False)
-
-
-def _difference(one: Small | None, other: Small | None) -> float:
-    return 1.0 if one is None or other is None else difference(one, other)
+                row, look = int(np.searchsorted(self._ids, outcome.id)), outcome.parts
+                if look.has_detail:
+                    self._thumbnails[row], self._shapes[row] = look.thumbnail, aspect(look.small)
+                    self._copies[outcome.id] = look.small
+                elif row in unread:
+                    self.without_detail += 1
 
 
 @dataclass
@@ -327,28 +386,32 @@ def find_clusters(
     `prepare` is called with each batch of pairs before `confirm`.
     """
     ungrouped = np.ones(len(ids), bool)
+    order = np.argsort(ids)
     for start in range(0, len(ids), CENTRE_BATCH):
         batch = start + np.flatnonzero(ungrouped[start : start + CENTRE_BATCH])
         remaining = start + np.flatnonzero(ungrouped[start:])  # earlier centres were compared with all others
-        found = list(find_near(ids[batch], ids[remaining], rows, radius, max_bytes))
-        if prepare is not None:
-            prepare([(int(ids[position]), others) for position, (others, _) in zip(batch, found, strict=True)])
-        positions = dict(zip(ids[remaining].tolist(), remaining.tolist(), strict=True))
-        for position, (others, distances) in zip(batch.tolist(), found, strict=True):
-            if not ungrouped[position]:
-                continue
-            cluster = Cluster(int(ids[position]))
-            is_candidate = np.array(
-                [ungrouped[positions[item]] and positions[item] > position for item in others.tolist()], bool
-            )
-            for item, distance in confirm(cluster.centre, others[is_candidate], distances[is_candidate]):
-                if not any(_pair(item, member) in rejected for member in (cluster.centre, *cluster.members)):
-                    cluster.members.append(item)
-                    cluster.distances.append(distance)
-                    ungrouped[positions[item]] = False
-            ungrouped[position] = False
-            if cluster.members:
-                yield cluster
+        near = list(zip(batch.tolist(), find_near(ids[batch], ids[remaining], rows, radius, max_bytes), strict=True))
+        for first in range(0, len(near), CONFIRM_BATCH):
+            candidates = []
+            for position, (others, distances) in near[first : first + CONFIRM_BATCH]:
+                positions = order[np.searchsorted(ids, others, sorter=order)]
+                later = ungrouped[positions] & (positions > position)
+                candidates.append((position, others[later], distances[later], positions[later]))
+            if prepare is not None:
+                prepare([(int(ids[position]), others) for position, others, *_ in candidates if ungrouped[position]])
+            for position, others, distances, positions in candidates:
+                if not ungrouped[position]:
+                    continue
+                cluster = Cluster(int(ids[position]))
+                remain = ungrouped[positions]
+                for item, distance in confirm(cluster.centre, others[remain], distances[remain]):
+                    if not any(_pair(item, member) in rejected for member in (cluster.centre, *cluster.members)):
+                        cluster.members.append(item)
+                        cluster.distances.append(distance)
+                        ungrouped[order[np.searchsorted(ids, item, sorter=order)]] = False
+                ungrouped[position] = False
+                if cluster.members:
+                    yield cluster
         if progress is not None:
             progress(min(start + CENTRE_BATCH, len(ids)))
 
