@@ -1,4 +1,4 @@
-"""Duplicates in a collection: three tiers, and pairs marked as not duplicates."""
+"""Duplicates in a collection: four tiers, and pairs marked as not duplicates."""
 
 import json
 import shutil
@@ -180,8 +180,26 @@ def test_groups_cached_by_version_0_1_are_not_shown(collection):
     assert collection.known_duplicates("same") is None
 
 
+def test_edited_copies_are_a_tier_of_their_own(tmp_path, folder):
+    shutil.copytree(folder, tmp_path / "p")
+    with Image.open(folder / "house" / "house-000.jpg") as photo:
+        photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "p" / "mirrored-house.png")
+    with Collection(tmp_path / "c", create=True) as collection:
+        collection.add(tmp_path / "p", recipes=["color"], workers=1)
+        assert same(collection) == EXPECTED
+        (group,) = collection.duplicates("edited", workers=1)
+        assert (group.tier, "mirrored" in group.why) == ("edited", True)
+        assert set(names(collection, group)) >= {"house-000.jpg", "mirrored-house.png"}
+        assert {name.rpartition("-")[0] or name for name in names(collection, group)} <= {
+            "house",
+            "mirrored",
+            "small",
+            "crop",
+        }
+
+
 def test_invalid_input_is_refused(collection, tmp_path):
-    with pytest.raises(UnknownNameError, match="alike, identical, same"):
+    with pytest.raises(UnknownNameError, match="alike, edited, identical, same"):
         collection.duplicates("twins")
     with pytest.raises(UnknownNameError, match="space"):
         collection.duplicates("same", space="deep")
@@ -189,7 +207,7 @@ def test_invalid_input_is_refused(collection, tmp_path):
         with pytest.raises(InputError):
             collection.not_duplicates(items)
     with Collection(tmp_path / "empty", create=True) as empty:
-        for tier in ("identical", "same", "alike"):
+        for tier in ("identical", "same", "edited", "alike"):
             assert empty.duplicates(tier) == []
             assert empty.known_duplicates(tier) == ([], True)
 

@@ -30,8 +30,8 @@ def duplicates(
     ctx: typer.Context,
     where: Where,
     tier: Annotated[
-        Literal["identical", "same", "alike"],
-        typer.Option("--tier", help="Identical files, the same photo, or similar pictures."),
+        Literal["identical", "same", "edited", "alike"],
+        typer.Option("--tier", help="Identical files, the same photo, edited copies, or similar pictures."),
     ] = "same",
     space: Annotated[
         str | None,
@@ -51,7 +51,8 @@ def duplicates(
     The largest picture of each group comes first.
 
     identical: one file at several paths. same: one photo, re-encoded, resized, slightly cropped or with different
-    brightness. alike: pictures that are unusually close to each other in a space.
+    brightness. edited: a mirrored, slightly rotated or overlaid copy. alike: pictures that are unusually close to each
+    other in a space.
 
     \b
     Examples:

@@ -388,8 +388,9 @@ class Collection:
         """Groups of duplicates, largest first; nothing is deleted.
 
         "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or slightly cropped.
-        "alike": pictures much closer than the typical distance in a space, by default `thing`. Pairs given to
-        `not_duplicates` are left out. Without a filter, the groups are cached until pictures are added or removed.
+        "edited": a mirrored, slightly rotated or overlaid copy. "alike": pictures much closer than the typical distance
+        in a space, by default `thing`. Pairs given to `not_duplicates` are left out. Without a filter, the groups are
+        cached until pictures are added or removed.
         """
         return find_groups(
             self._spaces,

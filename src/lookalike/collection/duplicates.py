@@ -1,9 +1,9 @@
-"""Duplicates: identical files, versions of the same photo, or similar pictures. Nothing is ever deleted.
+"""Duplicates: identical files, versions of the same photo, edited copies, or similar pictures. Nothing is ever deleted.
 
-There are three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, slightly
+There are four tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, slightly
 cropped, brightened or darkened; candidates are near in the space, and confirmed by aligning small copies
-(`images.same_photo`). *alike*: closer than a share of the typical distance in the collection. Groups are cached until
-pictures are added or removed.
+(`images.same_photo`). *edited*: a mirrored, slightly rotated or overlaid copy (`images.edited_copy`). *alike*: closer
+than a share of the typical distance in the collection. Groups are cached until pictures are added or removed.
 
 A group has a centre, and each member was compared with it. Single linkage would form chains whose ends have nothing in
 common; complete linkage would separate two crops of one photo that do not overlap.
@@ -23,17 +23,18 @@ from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
+from lookalike.images.edited_copy import EDITED, Edit, edited_difference, find_edits
 from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, aspect, detail, difference_at, shrink
 from lookalike.images.sources import locate
 from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
-from lookalike.images.thumbnails import Place, Thumbnail, find_places, thumbnail
+from lookalike.images.thumbnails import Thumbnail, find_places, thumbnail
 from lookalike.images.workers import Read, ReadPool, count_cores
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord, Pair
 from lookalike.types import Ids, Pixels, Progress, Vectors, format_id
 
-Tier: TypeAlias = Literal["identical", "same", "alike"]
+Tier: TypeAlias = Literal["identical", "same", "edited", "alike"]
 
 PREFERRED_SPACE = "thing"
 """The default space if it exists: it distinguishes the same object from other objects of its kind."""
@@ -46,6 +47,12 @@ ALIKE_RADIUS = 0.35
 
 ALL_PAIRS_MAX = 200
 """Up to this number of pictures, all pairs are compared: the typical distance of so few is not reliable."""
+
+WHY = {
+    "same": "the same photo: after alignment they differ only by noise",
+    "edited": "edited copies of a photo: mirrored, rotated, or with text or a logo",
+}
+"""Reasons of groups whose pixels were compared."""
 
 GROUP_ORDER = "largest first"
 """Order of the pictures in a group; part of the cache key."""
@@ -176,7 +183,7 @@ def _choose_space(spaces: Spaces, name: str | None) -> Space:
 
 
 def _cache_key(space: Space, tier: Tier) -> str:
-    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, MIN_DETAIL, GROUP_ORDER)
+    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, EDITED, MIN_DETAIL, GROUP_ORDER)
 
 
 def _without_rejected(store: Store, groups: Groups) -> Groups:
@@ -197,7 +204,7 @@ def _find_identical(store: Store, among: Ids | None) -> Groups:
 
 
 def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, workers: int | None) -> Groups:
-    """The groups of the tier *same* or *alike*, largest first."""
+    """The groups of a tier except *identical*, largest first."""
     store, index = space.store, space.rows
     ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
@@ -213,11 +220,11 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
         why = f"closer than {100 * ALIKE_RADIUS:.0f} % of the typical distance in space “{space.name}”"
         return _make_groups(clusters, ids, tier, why)
     radius = np.inf if len(ids) <= ALL_PAIRS_MAX else SAME_RADIUS * typical
-    with PhotoComparison(ids, store.items.first_paths, workers) as photos:
+    with PhotoComparison(ids, store.items.first_paths, workers, edited=tier == "edited") as photos:
         clusters = find_clusters(
             ids, index.vectors, radius, photos.confirm, rejected, prepare=photos.prepare, progress=report
         )
-        groups = _make_groups(clusters, ids, tier, "the same photo: after alignment they differ only by noise")
+        groups = _make_groups(clusters, ids, tier, WHY[tier])
         groups.without_detail = photos.without_detail
         return groups
 
@@ -269,10 +276,19 @@ class PhotoComparison:
     ids : all items (n,) that may be compared.
     paths_of : function that returns the paths of items.
     workers : processes that read pictures, and threads that compare them; by default, one per core.
+    edited : whether to find edited copies instead of the same photo.
 
     """
 
-    def __init__(self, ids: Ids, paths_of: Callable[[Sequence[int]], Mapping[int, str]], workers: int | None):
+    def __init__(
+        self,
+        ids: Ids,
+        paths_of: Callable[[Sequence[int]], Mapping[int, str]],
+        workers: int | None,
+        *,
+        edited: bool = False,
+    ):
+        self._edited = edited
         self.without_detail = 0
         self._paths_of = paths_of
         self._pool = ReadPool(_look, side=2 * SIDE, workers=workers)
@@ -320,26 +336,36 @@ class PhotoComparison:
         self._read(self._ids[np.unique(rows[np.isnan(self._shapes[rows])])].tolist())
         comparable = np.flatnonzero(self._shapes[rows].min(axis=1) > 0)
         parts = [comparable[start : start + PAIRS_AT_ONCE] for start in range(0, len(comparable), PAIRS_AT_ONCE)]
-        placed: list[tuple[tuple[int, int], Place]] = []
-        for part, places in zip(parts, self._threads.map(lambda part: self._places(rows[part]), parts), strict=True):
-            placed += ((pairs[i], place) for i, place in zip(part.tolist(), places, strict=True) if place is not None)
+        placed: list[tuple[tuple[int, int], list[Edit]]] = []
+        for part, found in zip(parts, self._threads.map(lambda part: self._places(rows[part]), parts), strict=True):
+            placed += ((pairs[i], edits) for i, edits in zip(part.tolist(), found, strict=True) if edits)
         for start in range(0, len(placed), PAIRS_AT_ONCE):
             batch = placed[start : start + PAIRS_AT_ONCE]
             self._read(sorted({item for pair, _ in batch for item in pair} - self._copies.keys()))
-            for (pair, _), same in zip(batch, self._threads.map(self._is_same, batch), strict=True):
+            for (pair, _), same in zip(batch, self._threads.map(self._is_copy, batch), strict=True):
                 self._same[pair] = same
             while len(self._copies) > CACHED_COPIES:
                 self._copies.popitem(last=False)
 
-    def _places(self, rows: NDArray[np.intp]) -> list[Place | None]:
-        """The places of pairs of rows (m, 2)."""
+    def _places(self, rows: NDArray[np.intp]) -> list[list[Edit]]:
+        """The places of pairs of rows (m, 2), for each edit that is possible."""
         (ones, others), (shapes, other_shapes) = self._thumbnails[rows].swapaxes(0, 1), self._shapes[rows].T
-        return find_places(ones, others, shapes, other_shapes)
+        if self._edited:
+            return find_edits(ones, others, shapes, other_shapes)
+        places = find_places(ones, others, shapes, other_shapes)
+        return [[] if place is None else [Edit(False, 0.0, place)] for place in places]
 
-    def _is_same(self, placed: tuple[tuple[int, int], Place]) -> bool:
-        (one, other), place = placed
+    def _is_copy(self, placed: tuple[tuple[int, int], list[Edit]]) -> bool:
+        """Whether a pair is the same photo or, if `edited`, an edited copy but not the same photo."""
+        (one, other), edits = placed
         small, other_small = self._copies.get(one), self._copies.get(other)
-        return small is not None and other_small is not None and difference_at(small, other_small, place) <= SAME
+        if small is None or other_small is None:
+            return False
+        plain = (edit.place for edit in edits if not edit.mirrored and not edit.angle)
+        if not self._edited:
+            return any(difference_at(small, other_small, place) <= SAME for place in plain)
+        edited = any(edited_difference(small, other_small, edit) <= EDITED for edit in edits)
+        return edited and all(difference_at(small, other_small, place) > SAME for place in plain)
 
     def _read(self, items: list[int]) -> None:
         """Read the thumbnails and small copies of items."""

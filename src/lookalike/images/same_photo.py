@@ -28,6 +28,9 @@ UNRELATED = 1.0
 BLOCK = 12
 """Side of a block in pixels. Each block must match, not only the average over all blocks."""
 
+MIN_COVERED = 1 / 4
+"""Smallest share of the larger picture that the smaller one covers."""
+
 MIN_DETAIL = 6.0
 """Smallest `detail` of a picture that alignment distinguishes from others. Every picture of Corel-1k and ukbench has
 7.0 or more. Generated masks, gradients and vignettes, all different, match up to 5.6 (docs/experiments/duplicates.md).
@@ -89,24 +92,30 @@ def difference_at(one: Small, other: Small, place: Place) -> float:
     """Return the difference between two pictures with detail, the alignment of which starts at a place."""
     if place.swapped:
         one, other = other, one
-    grey, grey_other = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (one, other))
-    matrix = _align(grey, grey_other, place)
+    aligned, covered, matrix = align(one, other, place)
+    share = np.count_nonzero(covered) / covered.size
+    if share < MIN_COVERED:
+        return UNRELATED
+    residual = _residual(one, aligned, covered) / math.sqrt(share)  # a smaller overlap must match better
+    return float(min(UNRELATED, max(residual, 4 * rotation(matrix))))
+
+
+def align(whole: Small, part: Small, place: Place) -> tuple[Small, NDArray[np.bool_], NDArray[Any]]:
+    """Return `part` aligned with `whole`, the pixels of `whole` that it covers, and the affine map (2, 3)."""
+    grey, grey_part = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (whole, part))
+    matrix = _find_map(grey, grey_part, place)
     size = grey.shape[::-1]
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    aligned = np.asarray(cv2.warpAffine(other, matrix, size, flags=flags), np.uint8)
-    whole = np.ones(grey_other.shape, np.uint8)
-    seen = cv2.warpAffine(whole, matrix, size, flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP)
+    aligned = np.asarray(cv2.warpAffine(part, matrix, size, flags=flags), np.uint8)
+    inside = np.ones(grey_part.shape, np.uint8)
+    seen = cv2.warpAffine(inside, matrix, size, flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP)
     covered = (
         np.asarray(cv2.erode(seen, np.ones((5, 5), np.uint8), borderValue=0)) > 0
     )  # pixels at the border are interpolated with the outside
-    share = np.count_nonzero(covered) / grey.size
-    if share < 1 / 4:
-        return UNRELATED
-    residual = _residual(one, aligned, covered) / math.sqrt(share)  # a smaller overlap must match better
-    return float(min(UNRELATED, max(residual, 4 * _rotation(matrix))))
+    return aligned, covered, matrix
 
 
-def _align(whole: NDArray[Any], part: NDArray[Any], place: Place) -> NDArray[Any]:
+def _find_map(whole: NDArray[Any], part: NDArray[Any], place: Place) -> NDArray[Any]:
     """Return the affine map (2, 3) from pixels of the whole to pixels of the part, refined if possible."""
     (height, width), (h, w) = whole.shape, part.shape
     across, down = w / (place.width * width), h / (place.height * height)
@@ -184,6 +193,6 @@ def _clipped(image: Small) -> NDArray[np.bool_]:
     return np.asarray(cv2.dilate(image.max(axis=2), np.ones((3, 3), np.uint8))) >= CLIPPED
 
 
-def _rotation(matrix: NDArray[Any]) -> float:
+def rotation(matrix: NDArray[Any]) -> float:
     """Return how much an affine map rotates or shears."""
     return float(abs(matrix[0, 1]) + abs(matrix[1, 0]))

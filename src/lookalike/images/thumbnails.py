@@ -65,9 +65,9 @@ def find_places(
     The pairs are thumbnails (m, SIDE, SIDE); shapes are the width / height of the pictures, (m,).
     """
     small, other_small = _coarse(ones), _coarse(others)  # (m, 16, 16)
-    ratios = other_shapes / shapes
+    ratios = np.asarray(other_shapes / shapes, np.float32)
     inside, places = _search(small, other_small, ratios)
-    around, other_places = _search(other_small, small, 1 / ratios)
+    around, other_places = _search(other_small, small, np.reciprocal(ratios))
     found: list[Place | None] = [None] * len(ones)
     for i in np.flatnonzero(np.maximum(inside, around) >= MIN_COARSE).tolist():
         tried = []

@@ -45,7 +45,7 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
-TierName: TypeAlias = Literal["identical", "same", "alike"]
+TierName: TypeAlias = Literal["identical", "same", "edited", "alike"]
 SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
 BoxQuery: TypeAlias = Annotated[
     str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
@@ -477,7 +477,7 @@ class DuplicatesIn(RequestModel):
     """Find duplicates."""
 
     kind: Literal["duplicates"]
-    tier: Literal["same", "alike"] = "same"
+    tier: Literal["same", "edited", "alike"] = "same"
     space: Name | None = None
 
 

@@ -1,4 +1,4 @@
-"""Duplicates: groups in three tiers, their export, and dismissed groups."""
+"""Duplicates: groups in four tiers, their export, and dismissed groups."""
 
 from functools import partial
 from typing import Annotated

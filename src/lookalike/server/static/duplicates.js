@@ -1,4 +1,4 @@
-// Groups of duplicates in three tiers. They can be dismissed, exported, or removed from the collection.
+// Groups of duplicates in four tiers. They can be dismissed, exported, or removed from the collection.
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
@@ -14,6 +14,7 @@ import { empty, lead } from "./view_parts.js";
 const TIERS = [
   ["identical", "Identical", "The same file, byte for byte, in several places."],
   ["same", "Same photo", "The same photo, saved again, resized or cropped."],
+  ["edited", "Edited copy", "The same photo, mirrored, slightly rotated, or with text or a logo on it."],
   ["alike", "Similar", "Different photos that look almost the same, such as two shots of the same scene."],
 ];
 const SHOWN = 20; // groups per page
@@ -118,7 +119,7 @@ const pixels = ({ width, height }) => width * height;
 /** The size of a picture compared with the largest of its group. */
 function sizeComparison(item, { tier, items, keep }) {
   const best = items.find(({ id }) => id === keep);
-  if (item === best) return tier === "alike" ? "Largest" : "Largest: keep";
+  if (item === best) return tier === "same" ? "Largest: keep" : "Largest";
   if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of the pixels`;
   return item.bytes < best.bytes ? "Same size, smaller file" : "Same size";
 }
