@@ -4,8 +4,8 @@
     python benchmarks/duplicates_speed.py --synthetic 100000
 
 Vectors are .npz files with `X` (n, d), the rows of `efficientnet()`, and `names` (n,), the paths in the folder. The
-space is `thing`, fitted on all of them. CPU time includes the processes that read pictures. On a busy machine it is more
-reliable than elapsed time, which is also printed.
+space is `thing`, fitted on all of them. CPU time includes the processes that read pictures. On a busy machine it is
+more reliable than elapsed time, which is also printed.
 
 --synthetic writes no pictures. It makes random unit vectors in 256 dimensions around n / 10 centres, and a random
 smooth thumbnail for each; every tenth picture is a copy of another. It measures the search for candidates and the
