@@ -129,6 +129,7 @@ WAYS: dict[str, Callable[[Pixels], Pixels]] = {
     "25 % off, corner": lambda p: crop(p, (0.0, 0.0, 0.75, 0.75)),
     "40 % off, middle": lambda p: crop(p, (0.2, 0.2, 0.8, 0.8)),
     "brighter, jpeg 30": lambda p: save(light(p, 1.2), 30),
+    "brightness x 1.3": lambda p: light(p, 1.3),
     "dimmer, jpeg 60": lambda p: save(light(p, 0.8), 60),
     "a date in it": note,
     "without colour": lambda p: np.repeat(p.mean(axis=2, keepdims=True).astype(np.uint8), 3, axis=2),

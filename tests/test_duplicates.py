@@ -1,4 +1,4 @@
-"""Duplicates in a collection: three tiers, and pairs marked as not duplicates."""
+"""Duplicates in a collection: four tiers, and pairs marked as not duplicates."""
 
 import json
 import shutil
@@ -152,8 +152,54 @@ def test_missing_and_changed_files_are_not_duplicates(tmp_path, folder):
     assert {("crop-face.png", "face-000.jpg"), ("beach-000.jpg", "crop-beach.png")} < found
 
 
+def test_different_pictures_without_detail_are_not_grouped_but_counted(tmp_path, folder):
+    (tmp_path / "p").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(6):  # masks of one object each: all different, all nearly black
+        mask = np.ones((60, 80, 3), np.uint8)
+        mask[10 * number : 10 * number + 8, 20:60] = 3
+        mask += rng.integers(0, 2, (60, 80, 1), np.uint8)
+        Image.fromarray(mask).save(tmp_path / "p" / f"mask-{number}.png")
+    shutil.copy(tmp_path / "p" / "mask-0.png", tmp_path / "p" / "again.png")
+    for name in ("face/face-000.jpg", "small-face.jpg"):
+        shutil.copy(folder / name, tmp_path / "p")
+    with Collection(tmp_path / "c", create=True) as collection:
+        collection.add(tmp_path / "p", recipes=["color"], workers=1)
+        assert same(collection) == {("face-000.jpg", "small-face.jpg")}
+        assert collection.duplicates("same").without_detail == 6
+        assert collection.known_duplicates("same")[0].without_detail == 6
+        assert len(collection.duplicates("identical")) == 1
+
+
+def test_groups_cached_by_version_0_1_are_not_shown(collection):
+    collection.duplicates("same", workers=1)
+    for file in (collection.path / "derived").iterdir():
+        value = json.loads(file.read_text())
+        groups = value["value"]["groups"]
+        file.write_text(json.dumps({"version": value["version"], "value": groups}))
+    assert collection.known_duplicates("same") is None
+
+
+def test_edited_copies_are_a_tier_of_their_own(tmp_path, folder):
+    shutil.copytree(folder, tmp_path / "p")
+    with Image.open(folder / "house" / "house-000.jpg") as photo:
+        photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "p" / "mirrored-house.png")
+    with Collection(tmp_path / "c", create=True) as collection:
+        collection.add(tmp_path / "p", recipes=["color"], workers=1)
+        assert same(collection) == EXPECTED
+        (group,) = collection.duplicates("edited", workers=1)
+        assert (group.tier, "mirrored" in group.why) == ("edited", True)
+        assert set(names(collection, group)) >= {"house-000.jpg", "mirrored-house.png"}
+        assert {name.rpartition("-")[0] or name for name in names(collection, group)} <= {
+            "house",
+            "mirrored",
+            "small",
+            "crop",
+        }
+
+
 def test_invalid_input_is_refused(collection, tmp_path):
-    with pytest.raises(UnknownNameError, match="alike, identical, same"):
+    with pytest.raises(UnknownNameError, match="alike, edited, identical, same"):
         collection.duplicates("twins")
     with pytest.raises(UnknownNameError, match="space"):
         collection.duplicates("same", space="deep")
@@ -161,7 +207,7 @@ def test_invalid_input_is_refused(collection, tmp_path):
         with pytest.raises(InputError):
             collection.not_duplicates(items)
     with Collection(tmp_path / "empty", create=True) as empty:
-        for tier in ("identical", "same", "alike"):
+        for tier in ("identical", "same", "edited", "alike"):
             assert empty.duplicates(tier) == []
             assert empty.known_duplicates(tier) == ([], True)
 

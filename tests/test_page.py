@@ -380,12 +380,13 @@ def test_a_class_is_created_from_a_picture_renamed_and_deleted(site, address):
     expect(page.locator(".card", has_text="50")).to_have_count(0)
 
 
-def test_duplicates_are_shown_in_three_tiers(site, folder):
+def test_duplicates_are_shown_in_tiers(site, folder):
     page = site.visit("duplicates")
     expect(page.locator(".group")).to_have_count(1)  # found by a job, shown when it has finished
     expect(page.locator(".group .path")).to_have_text(
         [str(folder / "face" / name) for name in ("copy.jpg", "face-000.jpg")]
     )
+    expect(page.locator(".tabs a")).to_have_text(["Identical", "Same photo", "Edited copy", "Similar"])
     page.get_by_role("link", name="Similar").click()
     expect(page.locator('.tabs [aria-current="true"]')).to_have_text("Similar")
     expect(page.locator(".group, .empty").first).to_be_visible()

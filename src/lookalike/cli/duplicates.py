@@ -30,8 +30,8 @@ def duplicates(
     ctx: typer.Context,
     where: Where,
     tier: Annotated[
-        Literal["identical", "same", "alike"],
-        typer.Option("--tier", help="Identical files, the same photo, or similar pictures."),
+        Literal["identical", "same", "edited", "alike"],
+        typer.Option("--tier", help="Identical files, the same photo, edited copies, or similar pictures."),
     ] = "same",
     space: Annotated[
         str | None,
@@ -51,7 +51,8 @@ def duplicates(
     The largest picture of each group comes first.
 
     identical: one file at several paths. same: one photo, re-encoded, resized, slightly cropped or with different
-    brightness. alike: pictures that are unusually close to each other in a space.
+    brightness. edited: a mirrored, slightly rotated or overlaid copy. alike: pictures that are unusually close to each
+    other in a space.
 
     \b
     Examples:
@@ -72,6 +73,11 @@ def duplicates(
         if html is not None:
             shown = items | collection.get([item for group in copies for item in group.items])
             print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")
+    if groups.without_detail:
+        print_note(
+            f"Not compared: {many(groups.without_detail, 'picture')} with too little detail, for example nearly black."
+            " Of these, only identical files are duplicates."
+        )
     if json:
         print_json([_describe(group, items) for group in groups])
         return 0

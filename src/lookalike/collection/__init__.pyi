@@ -9,6 +9,7 @@ from .classes import LabelReport as LabelReport
 from .classes import PredictionCounts as PredictionCounts
 from .collection import Collection as Collection
 from .duplicates import Group as Group
+from .duplicates import Groups as Groups
 from .duplicates import Tier as Tier
 from .evaluation import Evaluation as Evaluation
 from .evaluation import StepQuality as StepQuality

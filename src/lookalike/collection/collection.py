@@ -17,7 +17,7 @@ from lookalike.collection import calibration, export
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
-from lookalike.collection.duplicates import Group, Tier, find_groups, known_groups, with_items
+from lookalike.collection.duplicates import Group, Groups, Tier, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.fitting import (
     create_for_fit,
@@ -392,12 +392,13 @@ class Collection:
         filter: Filter | None = None,
         progress: Progress | None = None,
         workers: int | None = None,
-    ) -> list[Group]:
+    ) -> Groups:
         """Groups of duplicates, largest first; nothing is deleted.
 
         "identical": the same bytes at several paths. "same": the same photo re-encoded, resized or slightly cropped.
-        "alike": pictures much closer than the typical distance in a space, by default `thing`. Pairs given to
-        `not_duplicates` are left out. Without a filter, the groups are cached until pictures are added or removed.
+        "edited": a mirrored, slightly rotated or overlaid copy. "alike": pictures much closer than the typical distance
+        in a space, by default `thing`. Pairs given to `not_duplicates` are left out. Without a filter, the groups are
+        cached until pictures are added or removed.
         """
         return find_groups(
             self._spaces,
@@ -408,7 +409,7 @@ class Collection:
             workers=workers,
         )
 
-    def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[list[Group], bool] | None:
+    def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[Groups, bool] | None:
         """The cached groups of `duplicates`, and whether they are up to date; None if there are none."""
         return known_groups(self._spaces, tier, space)
 

@@ -1,21 +1,20 @@
-"""Duplicates: identical files, versions of the same photo, or similar pictures. Nothing is ever deleted.
+"""Duplicates: identical files, versions of the same photo, edited copies, or similar pictures. Nothing is ever deleted.
 
-There are three tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, slightly
+There are four tiers. *identical*: one item at several paths. *same*: the same photo re-encoded, resized, slightly
 cropped, brightened or darkened; candidates are near in the space, and confirmed by aligning small copies
-(`images.same_photo`). *alike*: closer than a share of the typical distance in the collection. Groups are cached until
-pictures are added or removed.
+(`images.same_photo`). *edited*: a mirrored, slightly rotated or overlaid copy (`images.edited_copy`). *alike*: closer
+than a share of the typical distance in the collection. Groups are cached until pictures are added or removed.
 
 A group has a centre, and each member was compared with it. Single linkage would form chains whose ends have nothing in
 common; complete linkage would separate two crops of one photo that do not overlap.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +23,18 @@ from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
-from lookalike.images.same_photo import SAME, SIDE, Small, difference, shrink
+from lookalike.images.edited_copy import EDITED, Edit, edited_difference, find_edits
+from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, aspect, detail, difference_at, shrink
 from lookalike.images.sources import locate
+from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
+from lookalike.images.thumbnails import Thumbnail, find_places, thumbnail
 from lookalike.images.workers import Read, ReadPool, count_cores
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord, Pair
-from lookalike.types import Ids, Progress, Vectors, format_id
+from lookalike.types import Ids, Pixels, Progress, Vectors, format_id
 
-Tier: TypeAlias = Literal["identical", "same", "alike"]
+Tier: TypeAlias = Literal["identical", "same", "edited", "alike"]
 
 PREFERRED_SPACE = "thing"
 """The default space if it exists: it distinguishes the same object from other objects of its kind."""
@@ -46,6 +48,12 @@ ALIKE_RADIUS = 0.35
 ALL_PAIRS_MAX = 200
 """Up to this number of pictures, all pairs are compared: the typical distance of so few is not reliable."""
 
+WHY = {
+    "same": "the same photo: after alignment they differ only by noise",
+    "edited": "edited copies of a photo: mirrored, rotated, or with text or a logo",
+}
+"""Reasons of groups whose pixels were compared."""
+
 GROUP_ORDER = "largest first"
 """Order of the pictures in a group; part of the cache key."""
 
@@ -55,8 +63,14 @@ MAX_MISSES = 8
 CACHED_COPIES = 4_000
 """Small copies of pictures cached in memory: about 100 MB."""
 
+PAIRS_AT_ONCE = 256
+"""Pairs of thumbnails that a thread compares at once."""
+
 CENTRE_BATCH = 512
 """Centres per batch that are compared with all other pictures."""
+
+CONFIRM_BATCH = 128
+"""Centres per batch whose pictures are compared: members of the groups found so far are no longer compared."""
 
 Near: TypeAlias = tuple[Ids, Vectors]
 """Items near a centre, nearest first, and their squared distances."""
@@ -66,6 +80,15 @@ Rows: TypeAlias = Callable[[Ids], Vectors]
 
 Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
 """A function from a centre and the items near it, with distances, to the members of its group, with distances."""
+
+
+class Groups(list["Group"]):
+    """The groups of a tier, largest first."""
+
+    def __init__(self, groups: Iterable["Group"] = (), without_detail: int = 0):
+        super().__init__(groups)
+        self.without_detail = without_detail
+        """Number of pictures left out because they have too little detail: only identical files are duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +131,7 @@ def find_groups(
     filter: Filter | None,
     progress: Progress,
     workers: int | None,
-) -> list[Group]:
+) -> Groups:
     """Find the groups of a tier, largest first. Without a filter, they are read from the cache or written to it."""
     store = spaces.store
     _check_tier(tier)
@@ -116,19 +139,19 @@ def find_groups(
     if tier == "identical":
         return _without_rejected(store, _find_identical(store, among))
     if not len(store.items):
-        return []
+        return Groups()
     chosen = _choose_space(spaces, space)
     key = _cache_key(chosen, tier)
     if among is None and (known := known_groups(spaces, tier, chosen.name)) is not None and known[1]:
         return known[0]
     groups = _find(chosen, tier, among, progress, workers)
     if among is None:
-        value = [asdict(group) for group in groups]
+        value = {"groups": [asdict(group) for group in groups], "without_detail": groups.without_detail}
         store.derived.write("duplicates", tier, chosen.name, version=key, value=value)
     return _without_rejected(store, groups)
 
 
-def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Group], bool] | None:
+def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[Groups, bool] | None:
     """The cached groups, and whether they are up to date; None if there are none."""
     store = spaces.store
     _check_tier(tier)
@@ -136,9 +159,9 @@ def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[list[Gr
         return _without_rejected(store, _find_identical(store, None)), True
     chosen = _choose_space(spaces, space)
     cached = store.derived.read("duplicates", tier, chosen.name)
-    if cached is None:
+    if cached is None or not isinstance(cached.value, dict):  # a list: version 0.1 grouped pictures without detail
         return None
-    groups = [Group(**group) for group in cached.value]
+    groups = Groups((Group(**group) for group in cached.value["groups"]), cached.value["without_detail"])
     return _without_rejected(store, groups), cached.version == _cache_key(chosen, tier)
 
 
@@ -160,32 +183,32 @@ def _choose_space(spaces: Spaces, name: str | None) -> Space:
 
 
 def _cache_key(space: Space, tier: Tier) -> str:
-    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, GROUP_ORDER)
+    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, EDITED, MIN_DETAIL, GROUP_ORDER)
 
 
-def _without_rejected(store: Store, groups: list[Group]) -> list[Group]:
+def _without_rejected(store: Store, groups: Groups) -> Groups:
     """Remove pairs that users marked as not duplicates."""
     rejected = store.judgements.not_duplicates.pairs()
     remaining = [group.without(rejected) for group in groups] if rejected else groups
-    return [group for group in remaining if group is not None]
+    return Groups((group for group in remaining if group is not None), groups.without_detail)
 
 
-def _find_identical(store: Store, among: Ids | None) -> list[Group]:
+def _find_identical(store: Store, among: Ids | None) -> Groups:
     """Items at more than one path, most paths first."""
     copies, allowed = store.items.copies(), None if among is None else set(among.tolist())
-    return [
+    return Groups(
         Group(f"identical-{format_id(item)}", "identical", [item], [0.0], f"the same file at {count} paths")
         for item, count in copies.items()
         if allowed is None or item in allowed
-    ]
+    )
 
 
-def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, workers: int | None) -> list[Group]:
-    """The groups of the tier *same* or *alike*, largest first."""
+def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, workers: int | None) -> Groups:
+    """The groups of a tier except *identical*, largest first."""
     store, index = space.store, space.rows
     ids = index.ids if among is None else np.intersect1d(index.ids, among, assume_unique=True)
     if len(ids) < 2:
-        return []
+        return Groups()
     typical, rejected = typical_distance(ids, index.vectors), store.judgements.not_duplicates.pairs()
     ids = _sort_by_size(store, ids)
 
@@ -197,14 +220,16 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
         why = f"closer than {100 * ALIKE_RADIUS:.0f} % of the typical distance in space “{space.name}”"
         return _make_groups(clusters, ids, tier, why)
     radius = np.inf if len(ids) <= ALL_PAIRS_MAX else SAME_RADIUS * typical
-    with _PhotoComparison(store, workers) as photos:
+    with PhotoComparison(ids, store.items.first_paths, workers, edited=tier == "edited") as photos:
         clusters = find_clusters(
             ids, index.vectors, radius, photos.confirm, rejected, prepare=photos.prepare, progress=report
         )
-        return _make_groups(clusters, ids, tier, "the same photo: after alignment they differ only by noise")
+        groups = _make_groups(clusters, ids, tier, WHY[tier])
+        groups.without_detail = photos.without_detail
+        return groups
 
 
-def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> list[Group]:
+def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> Groups:
     """Convert clusters to groups, with their pictures in the order of `ids`."""
     positions = {item: position for position, item in enumerate(ids.tolist())}
     groups = []
@@ -212,7 +237,7 @@ def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) 
         pairs = sorted(zip(cluster.members, cluster.distances, strict=True), key=lambda pair: positions[pair[0]])
         items, distances = [cluster.centre, *(item for item, _ in pairs)], [0.0, *(distance for _, distance in pairs)]
         groups.append(Group(f"{tier}-{format_id(cluster.centre)}", tier, items, distances, why))
-    return sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id))
+    return Groups(sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id)))
 
 
 def _sort_by_size(store: Store, ids: Ids) -> Ids:
@@ -227,16 +252,54 @@ def _confirm_all(centre: int, others: Ids, distances: Vectors) -> Iterator[tuple
     return zip(others.tolist(), distances.tolist(), strict=True)
 
 
-class _PhotoComparison:
-    """Compares the pixels of two pictures: reads small copies, and aligns one with the other."""
+class _Look(NamedTuple):
+    """What a reading process returns of a picture."""
 
-    def __init__(self, store: Store, workers: int | None):
-        self._store = store
-        self._pool = ReadPool(shrink, side=2 * SIDE, workers=workers)
-        self._threads = ThreadPoolExecutor(min(MAX_MISSES, workers or count_cores()))
-        self._copies: OrderedDict[int, Small | None] = OrderedDict()  # None: cannot be read
+    small: Small
+    thumbnail: Thumbnail
+    has_detail: bool
 
-    def __enter__(self) -> "_PhotoComparison":
+
+def _look(image: Pixels) -> _Look:
+    small = shrink(image)
+    return _Look(small, thumbnail(small), detail(small) >= MIN_DETAIL)
+
+
+class PhotoComparison:
+    """Compares the pixels of pictures: thumbnails first, and if they correlate, small copies after alignment.
+
+    Every picture is read once for its thumbnail, which stays in memory (1 KB). Small copies (up to 27 KB) are read
+    again if they are no longer cached, but few pairs need them.
+
+    Parameters
+    ----------
+    ids : all items (n,) that may be compared.
+    paths_of : function that returns the paths of items.
+    workers : processes that read pictures, and threads that compare them; by default, one per core.
+    edited : whether to find edited copies instead of the same photo.
+
+    """
+
+    def __init__(
+        self,
+        ids: Ids,
+        paths_of: Callable[[Sequence[int]], Mapping[int, str]],
+        workers: int | None,
+        *,
+        edited: bool = False,
+    ):
+        self._edited = edited
+        self.without_detail = 0
+        self._paths_of = paths_of
+        self._pool = ReadPool(_look, side=2 * SIDE, workers=workers)
+        self._threads = ThreadPoolExecutor(workers or count_cores())
+        self._ids = np.sort(ids)
+        self._thumbnails = np.zeros((len(ids), THUMBNAIL_SIDE, THUMBNAIL_SIDE), np.uint8)
+        self._shapes = np.full(len(ids), np.nan, np.float32)  # width / height; NaN: not read yet, 0: not comparable
+        self._copies: OrderedDict[int, Small] = OrderedDict()
+        self._same: dict[tuple[int, int], bool] = {}  # of the pairs given to the last call of `prepare`
+
+    def __enter__(self) -> "PhotoComparison":
         self._pool.__enter__()
         return self
 
@@ -245,20 +308,18 @@ class _PhotoComparison:
         self._pool.__exit__(*error)
 
     def prepare(self, pairs: list[tuple[int, Ids]]) -> None:
-        """Read the pictures that will be compared first, in one batch."""
-        needed = {item for centre, others in pairs if len(others) for item in (centre, *others[:MAX_MISSES].tolist())}
-        self._load(needed)
+        """Compare centres with the items that will be needed first, in one batch."""
+        self._same.clear()
+        self._compare([(centre, item) for centre, others in pairs for item in others[:MAX_MISSES].tolist()])
 
     def confirm(self, centre: int, others: Ids, distances: Vectors) -> Iterator[tuple[int, float]]:
         """Yield the others that are the same photo; stops after MAX_MISSES in a row that are not."""
         misses = 0
         for start in range(0, len(others), MAX_MISSES):
             batch = others[start : start + MAX_MISSES].tolist()
-            self._load({centre, *batch})
-            copies = [self._copies[item] for item in batch]
-            differences = self._threads.map(partial(_difference, self._copies[centre]), copies)
-            for item, distance, differs in zip(batch, distances[start:].tolist(), differences, strict=False):
-                if differs <= SAME:
+            self._compare([(centre, item) for item in batch if (centre, item) not in self._same])
+            for item, distance in zip(batch, distances[start:].tolist(), strict=False):
+                if self._same[centre, item]:
                     misses = 0
                     yield item, distance
                 else:
@@ -266,24 +327,63 @@ class _PhotoComparison:
                     if misses == MAX_MISSES:
                         return
 
-    def _load(self, ids: set[int]) -> None:
-        missing = sorted(ids - self._copies.keys())
-        for item in ids & self._copies.keys():
-            self._copies.move_to_end(item)
-        if not missing:
+    def _compare(self, pairs: list[tuple[int, int]]) -> None:
+        """Add pairs to `_same`."""
+        if not pairs:
             return
-        self._copies.update(dict.fromkeys(missing))
-        paths = self._store.items.first_paths(missing)
+        self._same.update(dict.fromkeys(pairs, False))
+        rows = np.searchsorted(self._ids, np.array(pairs))  # (m, 2)
+        self._read(self._ids[np.unique(rows[np.isnan(self._shapes[rows])])].tolist())
+        comparable = np.flatnonzero(self._shapes[rows].min(axis=1) > 0)
+        parts = [comparable[start : start + PAIRS_AT_ONCE] for start in range(0, len(comparable), PAIRS_AT_ONCE)]
+        placed: list[tuple[tuple[int, int], list[Edit]]] = []
+        for part, found in zip(parts, self._threads.map(lambda part: self._places(rows[part]), parts), strict=True):
+            placed += ((pairs[i], edits) for i, edits in zip(part.tolist(), found, strict=True) if edits)
+        for start in range(0, len(placed), PAIRS_AT_ONCE):
+            batch = placed[start : start + PAIRS_AT_ONCE]
+            self._read(sorted({item for pair, _ in batch for item in pair} - self._copies.keys()))
+            for (pair, _), same in zip(batch, self._threads.map(self._is_copy, batch), strict=True):
+                self._same[pair] = same
+            while len(self._copies) > CACHED_COPIES:
+                self._copies.popitem(last=False)
+
+    def _places(self, rows: NDArray[np.intp]) -> list[list[Edit]]:
+        """The places of pairs of rows (m, 2), for each edit that is possible."""
+        (ones, others), (shapes, other_shapes) = self._thumbnails[rows].swapaxes(0, 1), self._shapes[rows].T
+        if self._edited:
+            return find_edits(ones, others, shapes, other_shapes)
+        places = find_places(ones, others, shapes, other_shapes)
+        return [[] if place is None else [Edit(False, 0.0, place)] for place in places]
+
+    def _is_copy(self, placed: tuple[tuple[int, int], list[Edit]]) -> bool:
+        """Whether a pair is the same photo or, if `edited`, an edited copy but not the same photo."""
+        (one, other), edits = placed
+        small, other_small = self._copies.get(one), self._copies.get(other)
+        if small is None or other_small is None:
+            return False
+        plain = (edit.place for edit in edits if not edit.mirrored and not edit.angle)
+        if not self._edited:
+            return any(difference_at(small, other_small, place) <= SAME for place in plain)
+        edited = any(edited_difference(small, other_small, edit) <= EDITED for edit in edits)
+        return edited and all(difference_at(small, other_small, place) > SAME for place in plain)
+
+    def _read(self, items: list[int]) -> None:
+        """Read the thumbnails and small copies of items."""
+        if not items:
+            return
+        rows = np.searchsorted(self._ids, items)
+        unread = set(rows[np.isnan(self._shapes[rows])].tolist())
+        self._shapes[rows] = 0
+        paths = self._paths_of(items)
         entries = [entry for path in paths.values() if (entry := locate(path)) is not None]
         for outcome in self._pool.map(entries):
             if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file has changed
-                self._copies[outcome.id] = outcome.parts
-        while len(self._copies) > max(CACHED_COPIES, len(ids)):
-            self._copies.popitem(last=False)
-
-
-def _difference(one: Small | None, other: Small | None) -> float:
-    return 1.0 if one is None or other is None else difference(one, other)
+                row, look = int(np.searchsorted(self._ids, outcome.id)), outcome.parts
+                if look.has_detail:
+                    self._thumbnails[row], self._shapes[row] = look.thumbnail, aspect(look.small)
+                    self._copies[outcome.id] = look.small
+                elif row in unread:
+                    self.without_detail += 1
 
 
 @dataclass
@@ -312,28 +412,32 @@ def find_clusters(
     `prepare` is called with each batch of pairs before `confirm`.
     """
     ungrouped = np.ones(len(ids), bool)
+    order = np.argsort(ids)
     for start in range(0, len(ids), CENTRE_BATCH):
         batch = start + np.flatnonzero(ungrouped[start : start + CENTRE_BATCH])
         remaining = start + np.flatnonzero(ungrouped[start:])  # earlier centres were compared with all others
-        found = list(find_near(ids[batch], ids[remaining], rows, radius, max_bytes))
-        if prepare is not None:
-            prepare([(int(ids[position]), others) for position, (others, _) in zip(batch, found, strict=True)])
-        positions = dict(zip(ids[remaining].tolist(), remaining.tolist(), strict=True))
-        for position, (others, distances) in zip(batch.tolist(), found, strict=True):
-            if not ungrouped[position]:
-                continue
-            cluster = Cluster(int(ids[position]))
-            is_candidate = np.array(
-                [ungrouped[positions[item]] and positions[item] > position for item in others.tolist()], bool
-            )
-            for item, distance in confirm(cluster.centre, others[is_candidate], distances[is_candidate]):
-                if not any(_pair(item, member) in rejected for member in (cluster.centre, *cluster.members)):
-                    cluster.members.append(item)
-                    cluster.distances.append(distance)
-                    ungrouped[positions[item]] = False
-            ungrouped[position] = False
-            if cluster.members:
-                yield cluster
+        near = list(zip(batch.tolist(), find_near(ids[batch], ids[remaining], rows, radius, max_bytes), strict=True))
+        for first in range(0, len(near), CONFIRM_BATCH):
+            candidates = []
+            for position, (others, distances) in near[first : first + CONFIRM_BATCH]:
+                positions = order[np.searchsorted(ids, others, sorter=order)]
+                later = ungrouped[positions] & (positions > position)
+                candidates.append((position, others[later], distances[later], positions[later]))
+            if prepare is not None:
+                prepare([(int(ids[position]), others) for position, others, *_ in candidates if ungrouped[position]])
+            for position, others, distances, positions in candidates:
+                if not ungrouped[position]:
+                    continue
+                cluster = Cluster(int(ids[position]))
+                remain = ungrouped[positions]
+                for item, distance in confirm(cluster.centre, others[remain], distances[remain]):
+                    if not any(_pair(item, member) in rejected for member in (cluster.centre, *cluster.members)):
+                        cluster.members.append(item)
+                        cluster.distances.append(distance)
+                        ungrouped[order[np.searchsorted(ids, item, sorter=order)]] = False
+                ungrouped[position] = False
+                if cluster.members:
+                    yield cluster
         if progress is not None:
             progress(min(start + CENTRE_BATCH, len(ids)))
 

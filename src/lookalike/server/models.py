@@ -45,7 +45,7 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
-TierName: TypeAlias = Literal["identical", "same", "alike"]
+TierName: TypeAlias = Literal["identical", "same", "edited", "alike"]
 SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
 BoxQuery: TypeAlias = Annotated[
     str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
@@ -480,7 +480,7 @@ class DuplicatesIn(RequestModel):
     """Find duplicates."""
 
     kind: Literal["duplicates"]
-    tier: Literal["same", "alike"] = "same"
+    tier: Literal["same", "edited", "alike"] = "same"
     space: Name | None = None
 
 
@@ -599,6 +599,9 @@ class DuplicatesOut(TypedDict):
     total: int
     offset: int
     groups: list[GroupOut]
+    without_detail: Annotated[
+        int, Field(description="Pictures left out because they have too little detail, such as nearly black ones.")
+    ]
     current: Annotated[bool, Field(description="Whether the groups are up to date; if not, `job` updates them.")]
     job: JobOut | None
 

@@ -1,4 +1,4 @@
-"""Duplicates: groups in three tiers, their export, and dismissed groups."""
+"""Duplicates: groups in four tiers, their export, and dismissed groups."""
 
 from functools import partial
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from lookalike.collection import Groups
 from lookalike.server.job_events import job_json
 from lookalike.server.models import (
     DismissedOut,
@@ -28,7 +29,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> DuplicatesOut:
-        groups, current = service.collection.known_duplicates(asked.tier, space=asked.space) or ([], False)
+        groups, current = service.collection.known_duplicates(asked.tier, space=asked.space) or (Groups(), False)
         job = None
         if not current:
             job = service.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, person.name)
@@ -50,6 +51,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
             total=len(groups) - len(page) + len(shown),
             offset=asked.offset,
             groups=shown,
+            without_detail=groups.without_detail,
             current=current,
             job=None if job is None else job_json(job, service.visible(person)),
         )

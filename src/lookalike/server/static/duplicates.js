@@ -1,4 +1,4 @@
-// Groups of duplicates in three tiers. They can be dismissed, exported, or removed from the collection.
+// Groups of duplicates in four tiers. They can be dismissed, exported, or removed from the collection.
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
@@ -14,6 +14,7 @@ import { empty, lead } from "./view_parts.js";
 const TIERS = [
   ["identical", "Identical", "The same file, byte for byte, in several places."],
   ["same", "Same photo", "The same photo, saved again, resized or cropped."],
+  ["edited", "Edited copy", "The same photo, mirrored, slightly rotated, or with text or a logo on it."],
   ["alike", "Similar", "Different photos that look almost the same, such as two shots of the same scene."],
 ];
 const SHOWN = 20; // groups per page
@@ -22,7 +23,7 @@ export async function show({ query }, signal) {
   const tier = query.get("tier") ?? "identical";
   const limit = Number(query.get("limit")) || SHOWN;
   await collection(signal);
-  const { groups, total, job } = await get("/duplicates", { tier, offset: 0, limit }, signal);
+  const { groups, total, job, without_detail } = await get("/duplicates", { tier, offset: 0, limit }, signal);
   const tabs = TIERS.map(([name, words]) =>
     h("a", { href: amend({ tier: name, limit: null }), "aria-current": name === tier ? "true" : null }, words),
   );
@@ -35,6 +36,13 @@ export async function show({ query }, signal) {
       tools: groups.length > 0 && exporter("/duplicates/export", { tier }, ["csv", "json"]),
     }),
     h("nav", { class: "tabs", "aria-label": "Type of duplicate" }, tabs),
+    without_detail > 0 &&
+      h(
+        "p",
+        { class: "quiet" },
+        `${many(without_detail, "picture")} with too little detail to compare, such as nearly black pictures, ` +
+          "are not listed here. Of these, only identical files are duplicates.",
+      ),
     job &&
       follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
     groups.length
@@ -111,7 +119,7 @@ const pixels = ({ width, height }) => width * height;
 /** The size of a picture compared with the largest of its group. */
 function sizeComparison(item, { tier, items, keep }) {
   const best = items.find(({ id }) => id === keep);
-  if (item === best) return tier === "alike" ? "Largest" : "Largest: keep";
+  if (item === best) return tier === "same" ? "Largest: keep" : "Largest";
   if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of the pixels`;
   return item.bytes < best.bytes ? "Same size, smaller file" : "Same size";
 }
