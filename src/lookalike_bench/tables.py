@@ -18,7 +18,7 @@ from typing import NamedTuple
 from lookalike.errors import UnknownNameError
 from lookalike.types import Progress, silent
 
-SMALLER_IS_BETTER = ("bytes per item", "marks", "ms", "scored", "top-1 error %", "top-5 error %", "width")
+SMALLER_IS_BETTER = ("bytes per item", "marks", "ms", "scored", "stop-85", "top-1 error %", "top-5 error %", "width")
 """Measures of which a smaller value is better."""
 RATIO = "speed-up"
 """The measure that is a ratio of times. Plots show it on a logarithmic axis around 1."""

@@ -210,13 +210,18 @@ def _sample_unmarked(query: Query, candidates: Candidates, marked: Ids, random: 
     return Unmarked(index.vectors(head), index.vectors(tail), n=int(rest))
 
 
+def nearly_all_found(total: Estimate, found: int) -> bool:
+    """Whether the number found is close to the upper end of the estimate."""
+    return found > NEARLY_ALL * total.high
+
+
 def _reason_to_stop(
     marks: Marks, held_out: HeldOut | None, questions: Ids, total: Estimate | None, found: int, window: int
 ) -> str | None:
     """A sentence with the reason if more marks will not help."""
     if window and not len(questions):
         return "No questions are left: every picture is marked or skipped."
-    if total and found > NEARLY_ALL * total.high:
+    if total and nearly_all_found(total, found):
         return f"You have probably found nearly all: {found} of about {total.likely}."
     m, last = len(marks.y), STABLE_WINDOWS * window
     if held_out is not None and window and m > last:
