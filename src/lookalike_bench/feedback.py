@@ -269,9 +269,8 @@ def stops(stop: Values, marked: Values, share: float) -> Values:
     >>> stops(stop, marked, 0.95).tolist(), stops(stop, marked, 0.85).tolist()
     ([1.0, nan, 0.0], [0.0, 1.0, 0.0])
     """
-    if share >= 0.9:
-        return np.where(marked.max(axis=1) >= share, stop.max(axis=1), np.nan)
-    return np.max(stop * (marked < share), axis=1)
+    early: Values = np.max(stop * (marked < share), axis=1)
+    return np.where(marked.max(axis=1) >= share, stop.max(axis=1), np.nan) if share >= 0.9 else early
 
 
 class CachedFlat(Flat):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError, NoDirectionError
 from lookalike.feedback.estimate import Estimate, Unmarked, estimate_total
-from lookalike.feedback.learners import HeldOut, Learner, Ranking, Reals, Signs, Svm
+from lookalike.feedback.learners import Learner, Ranking, Reals, Signs, Svm
 from lookalike.feedback.questions import Candidates, choose_questions, draw
 from lookalike.index.ids import sort_ids
 from lookalike.index.queries import PointQuery, WeightedQuery
@@ -216,7 +216,7 @@ def nearly_all_found(total: Estimate, found: int) -> bool:
 
 
 def _reason_to_stop(
-    marks: Marks, held_out: HeldOut | None, questions: Ids, total: Estimate | None, found: int, window: int
+    marks: Marks, held_out: Reals | None, questions: Ids, total: Estimate | None, found: int, window: int
 ) -> str | None:
     """A sentence with the reason if more marks will not help."""
     if window and not len(questions):
@@ -225,7 +225,7 @@ def _reason_to_stop(
         return f"You have probably found nearly all: {found} of about {total.likely}."
     m, last = len(marks.y), STABLE_WINDOWS * window
     if held_out is not None and window and m > last:
-        predicted, signs = held_out.distances[m - last : m], marks.y[-last:]
+        predicted, signs = held_out[m - last : m], marks.y[-last:]
         both = min(np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)) >= STABLE_MARKS
         if both and np.all(np.sign(predicted) == signs):
             return f"Your last {last} answers were as predicted. More answers will hardly change the ranking."
