@@ -50,6 +50,10 @@ def test_sessions_follow_the_protocol():
     assert not told[:, 0].any()  # a single positive mark is not enough for an estimate
     assert np.all(outcome.width[told] >= 1)
     assert np.isin(outcome.coverage[told], (0, 1)).all()
+    assert np.all(outcome.bias[told] > 0)
+    assert np.isnan(outcome.bias[~told]).all()
+    assert np.all(np.diff(outcome.marked, axis=1) >= 0)
+    assert outcome.marked[:, 0] == pytest.approx(1 / 40)
 
 
 @pytest.mark.parametrize("search", ["pac", "fast"])
@@ -64,7 +68,7 @@ def test_sessions_can_choose_questions_by_approximate_search(search):
     )
 
 
-@pytest.mark.parametrize("row", ["svdd", *feedback.PEERS])
+@pytest.mark.parametrize("row", feedback.PEERS)
 def test_methods_without_an_estimate_have_no_coverage(row):
     outcome = feedback.measure(row, base, 1, quiet, rounds=1)
     assert np.isnan(outcome.coverage).all()
@@ -113,7 +117,7 @@ def test_a_cell_is_filled_from_shared_sessions(tmp_path, monkeypatch):
         (folder / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(head) + body.tobytes()))
     monkeypatch.setitem(feedback.SESSIONS, "mnist", 2)
     bench = tables.load("feedback")
-    measures = ("precision-10", "marks-80", "scored-10", "ms", "coverage-8", "width-8")
+    measures = ("precision-10", "marks-80", "scored-10", "ms", "coverage-8", "width-8", "bias-10", "stop-95", "stop-85")
     columns = [f"mnist/{measure}" for measure in measures]
     cells = [
         tables.fill(bench, *cell, tmp_path)
@@ -125,6 +129,7 @@ def test_a_cell_is_filled_from_shared_sessions(tmp_path, monkeypatch):
     assert cells[3].value > 0
     assert 0 <= cells[4].value <= 1
     assert cells[5].value >= 1
+    assert [cell.value for cell in cells[6:]] == [1, 1, 0]
 
 
 def test_coil_is_written_as_an_archive_of_labelled_pictures(tmp_path):

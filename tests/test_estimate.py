@@ -1,86 +1,77 @@
-"""The estimate: its curve is optimal, and in simulations its interval covers the truth as often as documented."""
+"""The estimate: its depths equal a slow twin's, and in simulated sessions its interval contains the true number."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
-from lookalike.feedback import estimate as module
-from lookalike.feedback.estimate import UnmarkedScores, estimate_total, fit_curve
-from reference.feedback import logistic_loss
+from lookalike.feedback.emulated_user import EmulatedUser, emulate
+from lookalike.feedback.estimate import MAX_MARKS, Unmarked, estimate_total, find_depths, insert
+from lookalike.feedback.learners import gamma_of
+from lookalike.feedback.round import Marks, run_round
+from lookalike.index.flat import Flat
+from reference.feedback import clusters, slow_depths
+
+X, labels = clusters(classes=8, per_class=60, spread=1.6)
+index = Flat()
+index.add(np.arange(480), X)
 
 
-def simulate(seed):
-    """Return scores of 2,000 items, 20 to 400 of them positive, with marks at the top and around the frontier."""
-    random = np.random.default_rng(seed)
-    wanted = np.zeros(2000, bool)
-    wanted[: random.integers(20, 400)] = True
-    scores = np.where(wanted, 1.2, -1.2) + random.normal(size=2000)
-    asked = np.unique(
-        np.concatenate([np.argsort(-scores)[:10], np.argsort(np.abs(scores))[:40], random.choice(2000, 8)])
+def simulate(target, strategy, rounds=8):
+    """Return the results of a session for one of eight overlapping clusters."""
+    user = EmulatedUser(index.ids, np.flatnonzero(labels == target))
+    first, signs = user.start(np.random.default_rng(target))
+    session = emulate(
+        user,
+        index,
+        Marks(first, X[first], signs),
+        rounds,
+        lambda marks, turn: run_round(index, marks, strategy=strategy, seed=target, turn=turn),
     )
-    rest = np.setdiff1d(np.arange(2000), asked)
-    order = rest[np.argsort(-scores[rest])]
-    unmarked = UnmarkedScores(
-        scores[order[:200]], scores[random.choice(order[200:], 300, replace=False)], len(order) - 200
-    )
-    y = np.where(wanted[asked], 1, -1).astype(np.int8)
-    return estimate_total(scores[asked], y, unmarked, int(wanted[asked].sum()), seed=seed), int(wanted.sum()), y
+    return [played for _, played in session]
 
 
-def test_the_interval_contains_the_truth_in_nine_of_ten_rounds():
-    told = [(known, truth) for known, truth, _ in map(simulate, range(150)) if known]
-    assert len(told) > 120
-    assert np.mean([known.low <= truth <= known.high for known, truth in told]) >= 0.88
-    assert np.median([known.high / known.low for known, _ in told]) < 10
-    assert 0.7 < np.median([known.likely / truth for known, truth in told]) < 1.4
+@pytest.mark.parametrize("strategy", ["mix", "maximum"])
+def test_the_interval_contains_the_true_number_however_questions_are_chosen(strategy):
+    told = [played for target in range(8) for played in simulate(target, strategy)[3:]]
+    known = [played.estimate for played in told]
+    assert all(known)
+    assert np.mean([some.low <= 60 <= some.high for some in known]) >= 0.8
+    assert 0.8 < np.median([some.likely / 60 for some in known]) < 1.25
+    assert np.median([some.high / some.low for some in known]) < 4
+    for played in told:
+        assert played.found <= played.estimate.low <= played.estimate.likely <= played.estimate.high <= 480
 
 
-def test_the_estimate_is_never_below_the_number_found():
-    for seed in range(20):
-        known, _, y = simulate(seed)
-        assert known is None or np.count_nonzero(y > 0) <= known.low <= known.likely <= known.high <= 2000
-
-
-def test_the_curve_is_optimal():
+def test_depths_equal_those_of_a_regression_for_each_mark():
     random = np.random.default_rng(0)
-    scores, wanted, weights = random.normal(size=30), (random.random(30) < 0.4) * 1.0, random.random(30)
-    slope, level, _ = fit_curve(scores, wanted, weights)
+    rows = random.normal(size=(40, 3)).astype(np.float32)
+    y = np.where(random.random(15) < 0.4, 1, -1).astype(np.int8)
+    mine = find_depths(rows[:15], y, Unmarked(rows[15:20], rows[20:], 20))
+    assert_allclose(mine, slow_depths(rows, y, gamma_of("gaussian", rows[:15].astype(np.float64))))
+    # each row of the tail stands for 100 items
+    sampled = find_depths(rows[:15], y, Unmarked(rows[15:20], rows[20:], 2000))
+    assert sampled.max() > 20 * mine.max()
 
-    def loss(a, b):
-        return logistic_loss(a, b, scores, wanted, weights, module.SLOPE, np.diag(module.RIDGE))
 
-    best = loss(slope, level)
-    for step in (0.05, -0.05):
-        assert loss(slope + step, level) > best
-        assert loss(slope, level + step) > best
+def test_an_item_is_inserted_below_the_marks_at_its_depth():
+    assert insert(0.0, np.empty(0)) == 0
+    assert insert(3.0, np.array([7.0, 0.0, 1.0, 4.0])) == 6
 
 
 @pytest.mark.parametrize("kinds", [[1, 1, 1, 1, 1], [1, 1, -1, -1, -1]])
 def test_too_few_marks_give_no_estimate(kinds):
-    unmarked = UnmarkedScores(np.zeros(5), np.zeros(5), 100)
-    assert estimate_total(np.arange(5.0), np.array(kinds, np.int8), unmarked, 2) is None
+    assert estimate_total(X[:5], np.array(kinds, np.int8), Unmarked(X[5:10], X[10:15], 100), 2) is None
 
 
 def test_without_unmarked_items_the_estimate_is_the_number_found():
     y = np.array([1, 1, 1, -1, -1, -1], np.int8)
-    known = estimate_total(np.array([1.0, 2, 1, -1, -2, -1]), y, UnmarkedScores(np.empty(0), np.empty(0), 0), 3)
+    known = estimate_total(X[:6], y, Unmarked(X[:0], X[:0], 0), 3)
     assert (known.low, known.likely, known.high) == (3, 3, 3)
 
 
-def test_a_large_tail_is_negative_if_the_end_of_the_head_is(monkeypatch):
+def test_only_the_last_marks_count_in_a_long_session():
     random = np.random.default_rng(0)
-    y = np.repeat([1, -1], 15).astype(np.int8)
-    marks = np.where(y > 0, 1, -1) + 0.7 * random.normal(size=30)
-
-    def likely(head):
-        unmarked = UnmarkedScores(head, random.normal(-2.5, 1, 500), 1_000_000)
-        told = []
-        for usual in (module.USUAL_SIZE, np.inf):
-            monkeypatch.setattr(module, "USUAL_SIZE", usual)
-            told.append(estimate_total(marks, y, unmarked, 15).likely)
-            monkeypatch.undo()
-        return told
-
-    less, more = likely(np.linspace(2, -3, 500))
-    assert less < 0.8 * more
-    same, before = likely(np.linspace(4, 3, 500))
-    assert same == pytest.approx(before, rel=0.1)
+    rows = random.normal(size=(MAX_MARKS + 20, 3)).astype(np.float32)
+    y = np.where(random.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
+    unmarked = Unmarked(rows[:50], rows[50:100], 1000)
+    assert estimate_total(rows, y, unmarked, 300) == estimate_total(rows[20:], y[20:], unmarked, 300)

@@ -9,8 +9,10 @@ random others; each round asks 9 questions. Precision is the share of the class 
 `marks-80` is the mean number of marks when the precision of a session first reaches 80 %; a session that never does
 counts as if it did one round later. The measured ranking is always exact; `pac` and `fast` search only for their
 questions. `scored` is the share of the dataset that one search for frontier questions scored. `coverage` is the share
-of sessions whose estimate contains n, `width` the upper end of the estimate divided by the lower one, both over
-sessions that have an estimate. `ms` is a round on the method's own index, the 50 best and the questions, as in a
+of sessions whose estimate contains n, `width` the upper end of the estimate divided by the lower one, and `bias` the
+median of its likely value divided by n, all over sessions that have an estimate. `stop-95` is the share of the sessions
+that find 95 % of n in which a round reports that nearly all are found, `stop-85` the share of all sessions in which a
+round does so before 85 % are found. `ms` is a round on the method's own index, the 50 best and the questions, as in a
 collection: there `fast` also ranks by its leaves. Defaults were chosen on classes 0, 2, 4 … of corel5k, mnist and
 coil100; targets here are classes 1, 3, 5 …, in turn. The paper does not name its 52 hardest COIL objects: ours are the
 52 with the lowest leave-one-out mAP by the classic descriptor. `mnist` is the 60,000 training digits, pixels reduced by
@@ -35,7 +37,7 @@ from lookalike.encode.whiten import PCA
 from lookalike.feedback.emulated_user import WINDOW, EmulatedUser, emulate
 from lookalike.feedback.estimate import Estimate
 from lookalike.feedback.learners import Svdd, Svm
-from lookalike.feedback.round import Marks, RoundOutcome
+from lookalike.feedback.round import Marks, RoundOutcome, nearly_all_found
 from lookalike.feedback.round import run_round as play
 from lookalike.index.flat import Flat
 from lookalike.index.ids import sort_ids
@@ -44,7 +46,7 @@ from lookalike.kernels import KERNELS
 from lookalike.types import Hits, Ids, Progress, Query, Searchable, Vectors, silent
 from lookalike_bench import datasets, retrieval
 from lookalike_bench.datasets import LabelledVectors
-from lookalike_bench.measures import Values, bootstrap, mean
+from lookalike_bench.measures import Values, bootstrap, mean, median
 from lookalike_bench.tables import Bench, PaperFigure, Score
 from lookalike_bench.vectors import describe
 
@@ -60,6 +62,9 @@ CURVES = (
     *(f"precision-{turn}" for turn in (0, 1, 2, 3, 5, 8, 15)),
     *(f"scored-{turn}" for turn in (1, 5, 15)),
     *(f"{kind}-{turn}" for kind in ("coverage", "width") for turn in (3, 5, 10, 15)),
+    *(f"bias-{turn}" for turn in (3, 5, 10)),
+    "stop-95",
+    "stop-85",
 )
 """More measures, for plots by round."""
 PAC = {"epsilon": 0.5, "delta": 0.1}
@@ -109,6 +114,9 @@ class Outcome(NamedTuple):
     scored: Values  # share of the dataset scored by the search for questions
     coverage: Values  # 1 if the estimate contains n, else 0; NaN without an estimate
     width: Values  # upper end of the estimate / lower end
+    bias: Values  # likely value of the estimate / n
+    marked: Values  # share of the class that is marked
+    stop: Values  # 1 if the round reports that nearly all are found, else 0
     ms: list[float]  # of a round, one per timed session
 
 
@@ -124,10 +132,16 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
         return Score("ms", float(np.median(outcome.ms)), min(outcome.ms), max(outcome.ms), scored=0)
     kind, number = measure.split("-")
     turn = int(number) - 1 if kind == "scored" else int(number)  # the questions of round N are chosen in N − 1
-    values = marks_until(outcome.precision, int(number) / 100) if kind == "marks" else getattr(outcome, kind)[:, turn]
-    low, high = bootstrap(values, seed=seed)
+    if kind == "marks":
+        values = marks_until(outcome.precision, int(number) / 100)
+    elif kind == "stop":
+        values = stops(outcome.stop, outcome.marked, int(number) / 100)
+    else:
+        values = getattr(outcome, kind)[:, turn]
+    statistic = median if kind == "bias" else mean
+    low, high = bootstrap(values, seed=seed, statistic=statistic)
     scored = int(outcome.scored[:, :-1].sum() * len(load_set(name, data).X))
-    return Score(kind, mean(values), low, high, scored=scored)
+    return Score(measure if kind == "stop" else kind, statistic(values), low, high, scored=scored)
 
 
 def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
@@ -150,8 +164,8 @@ def measure(
     method = ROWS[row] or _Row()
     index = make_index(method, base.X)
     options = PAC if method.search == "pac" else {}
-    precision, scored, coverage, width = np.full((4, sessions, rounds + 1), np.nan)
-    done = Outcome(precision, scored, coverage, width, ms=[])
+    precision, scored, coverage, width, bias, marked = np.full((6, sessions, rounds + 1), np.nan)
+    done = Outcome(precision, scored, coverage, width, bias, marked, stop=np.zeros((sessions, rounds + 1)), ms=[])
     for i in range(sessions):
         user = EmulatedUser(cached.ids, cached.ids[base.labels == targets[i % len(targets)]])
         n = len(user.relevant)
@@ -163,7 +177,11 @@ def measure(
         for turn, (marks, shown) in enumerate(session):
             done.precision[i, turn:] = user.precision(shown.best)  # also for later rounds, if no question is left
             done.scored[i, turn:] = split.share()
+            found = int(np.count_nonzero(marks.y > 0))
+            done.marked[i, turn:] = found / n
             if known := shown.estimate:
+                done.bias[i, turn] = known.likely / n
+                done.stop[i, turn] = nearly_all_found(known, found)
                 done.coverage[i, turn] = known.low <= n <= known.high
                 done.width[i, turn] = known.high / known.low
             if i < TIMED and turn == min(10, rounds):
@@ -239,6 +257,20 @@ def marks_until(precision: Values, enough: float) -> Values:
     first = np.where(there.any(axis=1), there.argmax(axis=1), precision.shape[1])
     values: Values = (WINDOW * (first + 1)).astype(np.float64)
     return values
+
+
+def stops(stop: Values, marked: Values, share: float) -> Values:
+    """How the rule "nearly all are found" did in each session; stop and marked are (s, rounds + 1).
+
+    For a share of at least 0.9: 1 if the rule fired, 0 if not, NaN if the session did not find that share. For a
+    smaller one: 1 if the rule fired before that share was found.
+
+    >>> stop, marked = np.array([[0.0, 1], [1, 1], [0, 0]]), np.array([[0.5, 1], [0.6, 0.7], [0.5, 0.96]])
+    >>> stops(stop, marked, 0.95).tolist(), stops(stop, marked, 0.85).tolist()
+    ([1.0, nan, 0.0], [0.0, 1.0, 0.0])
+    """
+    early: Values = np.max(stop * (marked < share), axis=1)
+    return np.where(marked.max(axis=1) >= share, stop.max(axis=1), np.nan) if share >= 0.9 else early
 
 
 class CachedFlat(Flat):

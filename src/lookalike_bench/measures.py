@@ -4,6 +4,8 @@ A ranking is a row of `relevant` (q, n) bool, one row per query, best first; `ju
 count, such as the query itself. Measures return one value per query, (q,) float64, NaN if a query has no relevant item.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
@@ -167,15 +169,29 @@ def mean(values: ArrayLike) -> float:
     return float(found.mean()) if found.size else float("nan")
 
 
-def bootstrap(values: ArrayLike, *, seed: int = 0, rounds: int = 1_000, level: float = 0.95) -> tuple[float, float]:
-    """The interval that contains the mean in `level` of all resamplings of the queries."""
+def median(values: ArrayLike) -> float:
+    """The median of the values that are not NaN; NaN if there is none."""
+    found = np.asarray(values, np.float64)
+    found = found[~np.isnan(found)]
+    return float(np.median(found)) if found.size else float("nan")
+
+
+def bootstrap(
+    values: ArrayLike,
+    *,
+    seed: int = 0,
+    rounds: int = 1_000,
+    level: float = 0.95,
+    statistic: Callable[[Values], float] = mean,
+) -> tuple[float, float]:
+    """The interval that contains the mean, or another statistic, in `level` of all resamplings of the queries."""
     found = np.asarray(values, np.float64)
     found = found[~np.isnan(found)]
     if not found.size:
         return float("nan"), float("nan")
     random = np.random.default_rng(seed)
-    means = [random.choice(found, found.size).mean() for _ in range(rounds)]
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    resampled = [statistic(random.choice(found, found.size)) for _ in range(rounds)]
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

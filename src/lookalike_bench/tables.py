@@ -25,6 +25,7 @@ SMALLER_IS_BETTER = (
     "ms",
     "own rejected",
     "scored",
+    "stop-85",
     "top-1 error %",
     "top-5 error %",
     "width",

@@ -5,9 +5,8 @@ example, so `Svm` ranks by a hyperplane between the two; cross-validation on the
 older 1-class baseline of Tax and Duin, "Support vector domain description" (1999).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +35,13 @@ DEFAULT_BLENDS = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
 override it."""
 
 
-class HeldOut(NamedTuple):
-    """Scores of marks by models that were fitted without them, and the same score for other rows."""
-
-    distances: Reals  # (m,) of the marks, larger is better; NaN for marks that could not be held out
-    distance: Callable[[Vectors], Reals]  # (n, d) to (n,)
-
-
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The query that ranks the collection in a round."""
 
     query: Query
     blend: float = 1.0  # weight of the learner in the ranking; 1 - blend is that of similarity to the examples
-    held_out: HeldOut | None = None  # None: no estimate is possible
+    held_out: Reals | None = None  # (m,) scores of the marks by models fitted without them; NaN if not held out
 
 
 @runtime_checkable
@@ -164,7 +156,7 @@ class Svm:
         a, b = _between(K, _by_example(K, y, self.kernel), _unit(K, self.a_, self.b_), blend)
         used = a != 0
         query = HyperplaneQuery(self.X_[used], a[used], b, kernel=self.kernel, gamma=self.gamma_, kind="maximum")
-        return Ranking(query, blend, HeldOut(scores[BLENDS.index(blend)], query.distance))
+        return Ranking(query, blend, scores[BLENDS.index(blend)])
 
 
 class Svdd:

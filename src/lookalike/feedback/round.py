@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError, NoDirectionError
-from lookalike.feedback.estimate import Estimate, UnmarkedScores, estimate_total
-from lookalike.feedback.learners import HeldOut, Learner, Ranking, Reals, Signs, Svm
+from lookalike.feedback.estimate import Estimate, Unmarked, estimate_total
+from lookalike.feedback.learners import Learner, Ranking, Reals, Signs, Svm
 from lookalike.feedback.questions import Candidates, choose_questions, draw
 from lookalike.index.ids import sort_ids
 from lookalike.index.queries import PointQuery, WeightedQuery
@@ -30,10 +30,10 @@ PRESUMED_WEIGHT = 0.5
 """Weight of an assumed mark."""
 STABLE_WINDOWS, STABLE_MARKS = 3, 3
 """A session can stop if the marks of this many windows were as predicted, with this many of each sign."""
-NEARLY_ALL = 1.05
-"""All positives are probably found if the estimate is at most this many times the number found."""
-HEAD, TAIL = 500, 500
-"""Number of items whose scores the estimate uses: the highest-scoring ones, and a random sample of the others."""
+NEARLY_ALL = 0.75
+"""Nearly all positives are probably found if the number found exceeds this share of the upper end of the estimate."""
+HEAD, TAIL = 250, 250
+"""Number of items that the estimate uses: the highest-scoring ones, and a random sample of the others."""
 HEAD_EFFORT = 0.02
 """Search effort for the highest-scoring items. Items that the approximate search misses count as others, which makes
 the estimate only slightly less precise."""
@@ -89,7 +89,7 @@ def run_round(
     among : the only items to rank and to ask about; by default all.
     exclude : skipped items, which are ranked, but never asked about.
     effort : search effort of the index.
-    learner : by default `Svm()`. Only learners whose `ranking` has held-out scores give an estimate.
+    learner : by default `Svm()`.
     strategy : a name in `questions.STRATEGIES`.
     seed, turn : random seeds, not negative. Assumed marks and the estimate's sample depend only on the seed, so that
         the same marks give the same ranking in every round. Questions depend on both.
@@ -137,9 +137,9 @@ def run_round(
     with clock("estimate"):
         found = int(np.count_nonzero(_within(np.unique(marks.ids[marks.y > 0]), ranked)))
         total = None
-        if held_out is not None:
-            unmarked = _score_unmarked(query, held_out, candidates, marked, random)
-            total = estimate_total(held_out.distances[: len(marks.y)], marks.y, unmarked, found, seed=seed)
+        if ranking is not None:
+            unmarked = _sample_unmarked(query, candidates, marked, random)
+            total = estimate_total(marks.X, marks.y, unmarked, found, seed=seed)
     return RoundOutcome(
         best=best,
         scores=scores,
@@ -197,34 +197,35 @@ def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Ranking | 
         return None
 
 
-def _score_unmarked(
-    query: Query, held_out: HeldOut, candidates: Candidates, marked: Ids, random: np.random.Generator
-) -> UnmarkedScores:
-    """Scores of the ranked items without a mark: the highest, and a random sample of the others."""
+def _sample_unmarked(query: Query, candidates: Candidates, marked: Ids, random: np.random.Generator) -> Unmarked:
+    """The ranked items without a mark: the highest-scoring ones, and a random sample of the others."""
     index, ids = candidates.index, candidates.ids
     effort = "exact" if candidates.effort == "exact" else HEAD_EFFORT
-    hits = index.search(query, min(HEAD, len(ids)), among=candidates.among, effort=effort)
-    head, scores = hits.ids[0], hits.scores[0].astype(np.float64)
-    fresh = (head >= 0) & ~np.isin(head, marked)
-    known = np.union1d(head[head >= 0], marked)
+    hits = index.search(query, min(HEAD, len(ids)), among=candidates.among, exclude=marked, effort=effort)
+    head = hits.ids[0][hits.ids[0] >= 0]
+    known = np.union1d(head, marked)
     tail = draw(ids, known, TAIL, random)
     candidates.scored += hits.scored + len(tail)
     rest = len(ids) - np.count_nonzero(_within(known, ids))
-    distances = held_out.distance(index.vectors(tail)) if len(tail) else np.empty(0)
-    return UnmarkedScores(head=-scores[fresh], tail=distances, n=int(rest))
+    return Unmarked(index.vectors(head), index.vectors(tail), n=int(rest))
+
+
+def nearly_all_found(total: Estimate, found: int) -> bool:
+    """Whether the number found is close to the upper end of the estimate."""
+    return found > NEARLY_ALL * total.high
 
 
 def _reason_to_stop(
-    marks: Marks, held_out: HeldOut | None, questions: Ids, total: Estimate | None, found: int, window: int
+    marks: Marks, held_out: Reals | None, questions: Ids, total: Estimate | None, found: int, window: int
 ) -> str | None:
     """A sentence with the reason if more marks will not help."""
     if window and not len(questions):
         return "No questions are left: every picture is marked or skipped."
-    if total and total.likely <= NEARLY_ALL * found and len(marks.y) > window and not np.any(marks.y[-window:] > 0):
-        return f"You have probably found them all: {found} of about {total.likely}."
+    if total and nearly_all_found(total, found):
+        return f"You have probably found nearly all: {found} of about {total.likely}."
     m, last = len(marks.y), STABLE_WINDOWS * window
     if held_out is not None and window and m > last:
-        predicted, signs = held_out.distances[m - last : m], marks.y[-last:]
+        predicted, signs = held_out[m - last : m], marks.y[-last:]
         both = min(np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)) >= STABLE_MARKS
         if both and np.all(np.sign(predicted) == signs):
             return f"Your last {last} answers were as predicted. More answers will hardly change the ranking."
