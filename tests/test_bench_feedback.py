@@ -57,7 +57,8 @@ def test_sessions_can_choose_questions_by_approximate_search(search):
     outcome = feedback.measure(f"gaussian-{search}", base, 2, quiet, rounds=2)
     assert outcome.precision[:, -1].mean() > outcome.precision[:, 0].mean()
     assert np.all(outcome.scored > 0)
-    assert search == "fast" or np.all(outcome.scored != 1)  # a tree also scores its inner nodes
+    assert search == "fast" or np.all(outcome.scored[:, 0] != 1)  # a tree also scores its inner nodes
+    assert_array_equal(outcome.scored[:, 1:], 1)  # after that, no question is about an ambiguous row
     assert len(outcome.ms) == 2
     assert_array_equal(
         outcome.precision[:, 0], feedback.measure("gaussian-exact", base, 2, quiet, rounds=0).precision[:, 0]
