@@ -166,7 +166,8 @@ def measure(
     targets = datasets.classes(base.labels)[half::2]
     method = ROWS[row] or _Row()
     options = PAC if method.search == "pac" else {}
-    done = Outcome(*np.full((6, sessions, rounds + 1), np.nan), ms=[])
+    precision, scored, coverage, width, found, worse = np.full((6, sessions, rounds + 1), np.nan)
+    done = Outcome(precision, scored, coverage, width, found, worse, ms=[])
     everything = base
     for i in range(sessions):
         target = targets[i % len(targets)]
