@@ -57,9 +57,34 @@ def test_with_one_example_the_ranking_is_that_of_a_search_by_example():
     assert played.presumed == MIN_NEGATIVES
     assert played.blend == 0
     assert_array_equal(played.best, plain)
-    assert run_round(index, mark([3, *range(100, 108)], [1] + [-1] * 8)).blend == 0.25
     assert played.found == 1
     assert played.estimate is None
+
+
+def test_without_a_second_positive_only_the_negatives_leave_the_ranking():
+    plain = index.search(PointQuery(X[3:4]), 600).ids[0]
+    negative = plain[1:10].tolist()
+    played = run_round(index, mark([3, *negative], [1] + [-1] * 9), k=600)
+    assert played.blend == 0
+    assert_array_equal(played.best, plain[~np.isin(plain, negative)])
+
+
+def test_items_marked_negative_are_not_ranked():
+    marks = mark([0, 1, 2, 100, 200, 300], [1, 1, 1, -1, -1, -1])
+    played = run_round(index, marks, k=600)
+    assert sorted(played.best.tolist()) == np.setdiff1d(ids, [100, 200, 300]).tolist()
+    again = run_round(index, mark([100, 0, 1, 2, 200, 300, 100], [-1, 1, 1, 1, -1, -1, 1]), k=600)
+    assert 100 in again.best
+
+
+def test_a_round_asks_for_the_best_candidates_when_the_estimate_is_small():
+    far, classes = clusters(classes=40, per_class=12, spread=0.1)
+    small = Flat()
+    small.add(np.arange(480), far)
+    seen = np.flatnonzero(classes == 0)[:4].tolist() + np.flatnonzero(classes > 0)[::50].tolist()
+    played = run_round(small, Marks(np.array(seen), far[seen], np.where(classes[seen] == 0, 1, -1).astype(np.int8)))
+    assert played.estimate.likely < 60
+    assert_array_equal(played.questions, played.best[~np.isin(played.best, seen)][:9])
 
 
 def test_questions_exclude_marked_and_skipped_items_but_skipped_items_are_ranked():

@@ -10,13 +10,15 @@ random others; each round asks 9 questions. Precision is the share of the class 
 counts as if it did one round later. The measured ranking is always exact; `pac` and `fast` search only for their
 questions. `scored` is the share of the dataset that one search for frontier questions scored. `coverage` is the share
 of sessions whose estimate contains n, `width` the upper end of the estimate divided by the lower one, and `bias` the
-median of its likely value divided by n, all over sessions that have an estimate. `stop-95` is the share of the sessions
-that find 95 % of n in which a round reports that nearly all are found, `stop-85` the share of all sessions in which a
-round does so before 85 % are found. `ms` is a round on the method's own index, the 50 best and the questions, as in a
-collection: there `fast` also ranks by its leaves. Defaults were chosen on classes 0, 2, 4 … of corel5k, mnist and
-coil100; targets here are classes 1, 3, 5 …, in turn. The paper does not name its 52 hardest COIL objects: ours are the
-52 with the lowest leave-one-out mAP by the classic descriptor. `mnist` is the 60,000 training digits, pixels reduced by
-PCA to 64 dimensions.
+median of its likely value divided by n, all over sessions that have an estimate. `found` is the share of the class that
+is marked positive after a round, and `worse` the share of sessions whose precision is below that of a search by the
+example alone (`no-feedback`). `stop-95` is the share of the sessions that find 95 % of n in which a round reports that
+nearly all are found, `stop-85` the share of all sessions in which a round does so before 85 % are found. In the sets
+`-small`, the target class of a session keeps only 15 to 40 random items; the others are removed. `ms` is a round on the
+method's own index, the 50 best and the questions, as in a collection: there `fast` also ranks by its leaves. Defaults
+were chosen on classes 0, 2, 4 … of corel5k, mnist and coil100; targets here are classes 1, 3, 5 …, in turn. The paper
+does not name its 52 hardest COIL objects: ours are the 52 with the lowest leave-one-out mAP by the classic descriptor.
+`mnist` is the 60,000 training digits, pixels reduced by PCA to 64 dimensions.
 """
 
 import logging
@@ -29,7 +31,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import diags_array
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import kneighbors_graph
 from sklearn.svm import LinearSVC
 
 from lookalike.arrays import distances
@@ -56,7 +61,11 @@ SESSIONS = {"mnist": 15}
 TIMED = 3
 """Sessions whose round 10 is repeated on the method's own index and timed."""
 FOREST = 100
-PEERS = ("peer-rocchio", "peer-forest", "peer-linear")
+NEIGHBOURS, SPREAD, STEPS = 10, 0.8, 30
+"""Label spreading: neighbours of each row, share of a row's score that comes from them, and iterations."""
+PEERS = ("no-feedback", "peer-rocchio", "peer-forest", "peer-linear", "peer-logistic", "peer-spreading")
+SIZES = (15, 40)
+"""Smallest and largest target of the sets `-small`."""
 MEASURES = ("precision-10", "marks-80", "scored-10", "coverage-8", "width-8", "ms")
 CURVES = (
     *(f"precision-{turn}" for turn in (0, 1, 2, 3, 5, 8, 15)),
@@ -65,6 +74,7 @@ CURVES = (
     *(f"bias-{turn}" for turn in (3, 5, 10)),
     "stop-95",
     "stop-85",
+    *(f"{kind}-{turn}" for kind in ("found", "worse") for turn in (1, 2, 3, 5, 8, 10, 15)),
 )
 """More measures, for plots by round."""
 PAC = {"epsilon": 0.5, "delta": 0.1}
@@ -115,7 +125,8 @@ class Outcome(NamedTuple):
     coverage: Values  # 1 if the estimate contains n, else 0; NaN without an estimate
     width: Values  # upper end of the estimate / lower end
     bias: Values  # likely value of the estimate / n
-    marked: Values  # share of the class that is marked
+    found: Values  # share of the class that is marked positive
+    worse: Values  # 1 if the precision is below that of a search by example, else 0
     stop: Values  # 1 if the round reports that nearly all are found, else 0
     ms: list[float]  # of a round, one per timed session
 
@@ -135,7 +146,7 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     if kind == "marks":
         values = marks_until(outcome.precision, int(number) / 100)
     elif kind == "stop":
-        values = stops(outcome.stop, outcome.marked, int(number) / 100)
+        values = stops(outcome.stop, outcome.found, int(number) / 100)
     else:
         values = getattr(outcome, kind)[:, turn]
     statistic = median if kind == "bias" else mean
@@ -149,39 +160,54 @@ def outcomes(row: str, name: str, data: Path, progress: Progress) -> Outcome:
     key = data, row, name
     if key not in _OUTCOMES:
         base = load_set(name, data, progress)
-        _OUTCOMES[key] = measure(row, base, SESSIONS.get(name, 50), progress)
+        _OUTCOMES[key] = measure(row, base, SESSIONS.get(name, 50), progress, small=name.endswith("-small"))
         logger.info("%s, %s: precision by round %s", row, name, _OUTCOMES[key].precision.mean(axis=0).round(3).tolist())
     return _OUTCOMES[key]
 
 
 def measure(
-    row: str, base: LabelledVectors, sessions: int, progress: Progress, *, rounds: int = ROUNDS, half: int = 1
+    row: str,
+    base: LabelledVectors,
+    sessions: int,
+    progress: Progress,
+    *,
+    rounds: int = ROUNDS,
+    half: int = 1,
+    small: bool = False,
 ) -> Outcome:
     """Run sessions by the protocol above. `half` 0 is the half of the classes on which defaults were chosen."""
     targets = datasets.classes(base.labels)[half::2]
-    cached = CachedFlat()
-    cached.add(np.arange(len(base.X)), base.X)
     method = ROWS[row] or _Row()
-    index = make_index(method, base.X)
     options = PAC if method.search == "pac" else {}
-    precision, scored, coverage, width, bias, marked = np.full((6, sessions, rounds + 1), np.nan)
-    done = Outcome(precision, scored, coverage, width, bias, marked, stop=np.zeros((sessions, rounds + 1)), ms=[])
+    precision, scored, coverage, width, bias, found, worse = np.full((7, sessions, rounds + 1), np.nan)
+    stop = np.zeros((sessions, rounds + 1))
+    done = Outcome(precision, scored, coverage, width, bias, found, worse, stop, ms=[])
+    everything = base
     for i in range(sessions):
-        user = EmulatedUser(cached.ids, cached.ids[base.labels == targets[i % len(targets)]])
+        target = targets[i % len(targets)]
+        if small:
+            base = shrink(everything, target, np.random.default_rng([i, 1]))
+        if small or i == 0:
+            cached = CachedFlat()
+            cached.add(np.arange(len(base.X)), base.X)
+            index = make_index(method, base.X)
+        user = EmulatedUser(cached.ids, cached.ids[base.labels == target])
         n = len(user.relevant)
         first, signs = user.start(np.random.default_rng(i))
+        plain = user.precision(ask_peer("no-feedback", base.X, Marks(first, base.X[first], signs), seed=i).best)
         cached.forget()
         split = SplitIndex(cached, cached if method.search == "exact" else index, **options)
         played = player(row, base.X, split, seed=i, k=n)
         session = emulate(user, cached, Marks(first, base.X[first], signs), rounds, played)
         for turn, (marks, shown) in enumerate(session):
             done.precision[i, turn:] = user.precision(shown.best)  # also for later rounds, if no question is left
+            done.worse[i, turn:] = done.precision[i, turn] < plain
+            positives = int(np.count_nonzero(marks.y > 0))
+            done.found[i, turn:] = positives / n
             done.scored[i, turn:] = split.share()
-            found = int(np.count_nonzero(marks.y > 0))
-            done.marked[i, turn:] = found / n
             if known := shown.estimate:
                 done.bias[i, turn] = known.likely / n
-                done.stop[i, turn] = nearly_all_found(known, found)
+                done.stop[i, turn] = nearly_all_found(known, positives)
                 done.coverage[i, turn] = known.low <= n <= known.high
                 done.width[i, turn] = known.high / known.low
             if i < TIMED and turn == min(10, rounds):
@@ -193,13 +219,21 @@ def measure(
     return done
 
 
+def shrink(base: LabelledVectors, target: str, random: np.random.Generator) -> LabelledVectors:
+    """The dataset with only a few random rows of one class, `SIZES`."""
+    members = random.permutation(np.flatnonzero(base.labels == target))
+    removed = members[random.integers(SIZES[0], SIZES[1] + 1) :]
+    return LabelledVectors(np.delete(base.X, removed, axis=0), np.delete(base.labels, removed))
+
+
 def player(
     row: str, X: Vectors, index: "SplitIndex", *, seed: int, k: int = 50
 ) -> Callable[[Marks, int], RoundOutcome | PeerRound]:
     """Return a function that runs rounds of one session by one method."""
     method = ROWS[row]
     if method is None:
-        return lambda marks, _: ask_peer(row, X, marks, seed=seed)
+        graph = neighbour_graph(X) if row == "peer-spreading" else None
+        return lambda marks, _: ask_peer(row, X, marks, seed=seed, graph=graph)
     learner, strategy = method.learner, method.strategy
     return lambda marks, turn: play(index, marks, k=k, learner=learner(), strategy=strategy, seed=seed, turn=turn)
 
@@ -224,14 +258,22 @@ def make_index(method: _Row, X: Vectors) -> Searchable:
     return flat
 
 
-def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> PeerRound:
+def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int, graph: Any = None) -> PeerRound:
     """A round of another method: a ranking of all rows X (n, d) and the next questions.
 
     peer-rocchio: inner products with 2·mean⁺ − mean⁻, asks about its best (FiftyOne, Qdrant); peer-forest: a random
-    forest, asks around 0.5 (LightlyStudio); peer-linear: a linear SVM, asks about its best (Exquisitor).
+    forest, asks around 0.5 (LightlyStudio); peer-linear: a linear SVM, asks about its best (Exquisitor); peer-logistic:
+    logistic regression, asks about its best; peer-spreading: label spreading on `graph` (Zhou et al., 2004), asks about
+    its best; no-feedback: similarity to the first example, asks about the nearest.
     """
     positive = marks.y > 0
-    if name == "peer-forest":
+    if name == "no-feedback":
+        scores = doubt = -distances(X, marks.X[:1], 2)[:, 0]
+    elif name == "peer-logistic":
+        scores = doubt = LogisticRegression(class_weight="balanced").fit(marks.X, marks.y).decision_function(X)
+    elif name == "peer-spreading":
+        scores = doubt = spread_labels(neighbour_graph(X) if graph is None else graph, marks)
+    elif name == "peer-forest":
         forest = RandomForestClassifier(FOREST, class_weight="balanced", random_state=seed).fit(marks.X, marks.y)
         scores = forest.predict_proba(X)[:, 1]
         doubt = -np.abs(scores - 0.5)
@@ -245,6 +287,26 @@ def ask_peer(name: str, X: Vectors, marks: Marks, *, seed: int) -> PeerRound:
     order = shuffled[np.argsort(-scores[shuffled], kind="stable")]
     doubtful = shuffled[np.argsort(-doubt[shuffled], kind="stable")]
     return PeerRound(order, doubtful[~np.isin(doubtful, marks.ids)][:WINDOW])
+
+
+def neighbour_graph(X: Vectors) -> Any:
+    """The normalised adjacency D^-½ W D^-½ (n, n), sparse, of the graph of nearest neighbours of rows X (n, d)."""
+    W = kneighbors_graph(X, min(NEIGHBOURS, len(X) - 1))
+    W = W.maximum(W.T)
+    scale = diags_array(np.asarray(W.sum(axis=1)).ravel() ** -0.5)
+    return (scale @ W @ scale).tocsr()
+
+
+def spread_labels(graph: Any, marks: Marks) -> Values:
+    """Scores (n,) of label spreading; both signs start with the same total weight."""
+    start = np.zeros(graph.shape[0])
+    for sign in (1, -1):
+        mine = marks.ids[marks.y == sign]
+        start[mine] = sign / max(1, len(mine))
+    scores = start
+    for _ in range(STEPS):
+        scores = SPREAD * (graph @ scores) + (1 - SPREAD) * start
+    return scores
 
 
 def marks_until(precision: Values, enough: float) -> Values:
@@ -416,6 +478,7 @@ SETS: dict[str, Callable[[Path, Progress], LabelledVectors]] = {
     "coil100": _coil("deep"),
     "corel5k": _corel("deep"),
     "mnist": _mnist,
+    "corel5k-small": _corel("deep"),
     "coil100-classic": _coil("classic"),
     "corel5k-classic": _corel("classic"),
 }
@@ -458,7 +521,7 @@ def shares(row: str, column: str) -> str:
 
 def check(columns: Sequence[str], data: Path) -> None:
     """Raise an error before the first cell if a dataset is missing."""
-    for name in {column.split("/")[0].removesuffix("-classic") for column in columns}:
+    for name in {column.split("/")[0].removesuffix("-classic").removesuffix("-small") for column in columns}:
         datasets.check(name, data)
 
 
@@ -472,6 +535,9 @@ BENCH = Bench(
     on_request=(
         *(column for column in COLUMNS if column not in USUAL),
         *(row for row in ROWS if row.startswith("ask-") or row.endswith("-fast") or row == "peer-forest"),
+        "no-feedback",
+        "peer-logistic",
+        "peer-spreading",
     ),
     paper=paper,
     seconds=seconds,

@@ -30,9 +30,10 @@ TOLERANCE = 1e-3
 BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Candidate weights of the SVM in the ranking."""
 FOLDS = 5
-DEFAULT_BLENDS = ((1, 0.25), (2, 0.5), (3, 0.75), (5, 1.0))
+DEFAULT_BLENDS = ((2, 0.5), (3, 0.75), (5, 1.0))
 """(marks, weight): default weight of the SVM with at least this many marks of the rarer sign. Held-out marks can
-override it."""
+override it. It is 0 with one positive mark: the negative marks are excluded from the ranking anyway, so that a round
+without a match never makes it worse."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Strategies that choose the questions of a round.
 
-The default asks about ambiguous items, which MAO ("most ambiguous and orthogonal", §2 of Crucianu et al., fsm-tree)
-makes dissimilar from each other, and about some of the highest-scoring items.
+A question about a likely positive finds a match; a question about an ambiguous item improves the ranking of all others.
+If few positives are left to find, each of them must be shown anyway, so the default asks about the highest-scoring
+items. If many are left, no user marks them one by one and the ranking has to find them, so it asks about ambiguous
+items, which MAO ("most ambiguous and orthogonal", §2 of Crucianu et al., fsm-tree) makes dissimilar from each other.
 """
 
 from collections.abc import Callable
@@ -17,6 +19,14 @@ from lookalike.types import Ids, Query, Searchable, Vectors
 
 POOL = 10
 """Number of ambiguous items per question that MAO chooses from."""
+REACH = 60
+"""Number of positives that a user finds one by one, in about seven windows of nine. Chosen from 30, 60 and 100 on
+classes 0, 2, 4 … of corel5k and tinyimagenet40: 30 finds fewer of a small class, 100 ranks broad targets worse."""
+FIRST, FIRST_SHARE = 3, 0.75
+"""Until this many positives are known, as many as an estimate needs, this share of the questions asks about the
+highest-scoring items: the user and the learner need matches, and the other questions show whether the target is broad.
+On the same classes and mnist, a larger share ranks broad targets worse, and a smaller one finds fewer of a small
+class."""
 SHARE, LEAST = 0.01, 100
 """Share of the collection that "sample" scores, and the minimum number of items."""
 
@@ -31,7 +41,8 @@ class Candidates:
     effort: float | str | None
     random: np.random.Generator
     ids: Ids  # ids of the index, or of `among`; ascending
-    success: float = 0.0  # share of positive marks in the last window
+    positives: int = 1  # number of positive marks
+    unfound: int | None = None  # estimated number of unmarked positives; None: no estimate
     ranking: Query | None = None  # the query that ranks the items; None: the learner's `best`
     best: Ids | None = None  # the first items of that ranking, if known
     scored: int = 0  # number of vectors compared by searches for questions
@@ -85,16 +96,27 @@ def sample(candidates: Candidates, learner: Learner, w: int) -> Ids:
 
 
 def mix(candidates: Candidates, learner: Learner, w: int) -> Ids:
-    """Some of the highest-scoring items, then ambiguous ones.
-
-    The highest-scoring items are a third if all marks of the last window were negative, and none if half of them were
-    positive. If positives are rare, the first hyperplanes are far from them, and ambiguous items teach little. If
-    positives are common, the highest-scoring items teach nothing.
-    """
-    n = round(w / 3 * max(0.0, 1 - 2 * candidates.success))
-    sure = maximum(candidates, learner, n) if n else np.empty(0, np.int64)
+    """The highest-scoring items if few positives are left to find, ambiguous items if many are, and both in between."""
+    n = round(w * match_share(candidates.positives, candidates.unfound))
+    matches = maximum(candidates, learner, n) if n else np.empty(0, np.int64)
+    if n == w:
+        return matches
     asked = frontier(candidates, learner, w)
-    return np.concatenate([sure, asked[~np.isin(asked, sure)]])[:w]
+    return np.concatenate([matches, asked[~np.isin(asked, matches)]])[:w]
+
+
+def match_share(positives: int, unfound: int | None) -> float:
+    """The share of questions that ask about the highest-scoring items: how much of what is unfound is within reach.
+
+    It is 0 if there are positives but no estimate: then nearly all answers were positive, and only ambiguous items show
+    where the target ends.
+
+    >>> match_share(1, None), match_share(9, 30), match_share(9, 120), match_share(9, None)
+    (0.75, 1.0, 0.5, 0.0)
+    """
+    if positives < FIRST:
+        return FIRST_SHARE
+    return 0.0 if unfound is None else min(1.0, REACH / max(1, unfound))
 
 
 STRATEGIES: dict[str, Callable[[Candidates, Learner, int], Ids]] = {

@@ -52,7 +52,7 @@ class Marks:
 class RoundOutcome:
     """The result of a round."""
 
-    best: Ids  # (k,) best first, marked items included
+    best: Ids  # (k,) best first, without items marked negative
     scores: Vectors  # (k,) smaller is better
     questions: Ids  # (w,) never marked or skipped before
     found: int  # items marked positive, of those that are ranked
@@ -124,22 +124,24 @@ def run_round(
     with clock("search"):
         similarity: Query = WeightedQuery(PointQuery(marks.X), (marks.y / len(marks.y)).tolist())
         query = ranking.query if ranking else similarity
-        hits = index.search(query, k, among=among, effort=effort)
+        negative = marked[~np.isin(marked, marks.ids[marks.y > 0])]
+        hits = index.search(query, k, among=among, exclude=negative, effort=effort)
         real = hits.ids[0] >= 0
         best, scores = hits.ids[0][real], hits.scores[0][real]
-    with clock("select"):
-        success = float(np.mean(marks.y[-max(1, window) :] > 0))
-        candidates = Candidates(index, among, not_asked, effort, asking, ranked, success, ranking=query, best=best)
-        knows = ranking is not None and np.any(marks.y > 0)  # without positives, the hyperplane is arbitrary
-        questions = (
-            choose_questions(candidates, learner, window, strategy if knows else "random") if window else best[:0]
-        )
+        positives = int(np.count_nonzero(marks.y > 0))
+        candidates = Candidates(index, among, not_asked, effort, asking, ranked, positives, ranking=query, best=best)
     with clock("estimate"):
         found = int(np.count_nonzero(_within(np.unique(marks.ids[marks.y > 0]), ranked)))
         total = None
         if ranking is not None:
             unmarked = _sample_unmarked(query, candidates, marked, random)
             total = estimate_total(marks.X, marks.y, unmarked, found, seed=seed)
+    with clock("select"):
+        candidates.unfound = total.likely - found if total else None
+        knows = ranking is not None and positives > 0  # without positives, the hyperplane is arbitrary
+        questions = (
+            choose_questions(candidates, learner, window, strategy if knows else "random") if window else best[:0]
+        )
     return RoundOutcome(
         best=best,
         scores=scores,
