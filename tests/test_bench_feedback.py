@@ -52,8 +52,8 @@ def test_sessions_follow_the_protocol():
     assert np.isin(outcome.coverage[told], (0, 1)).all()
     assert np.all(outcome.bias[told] > 0)
     assert np.isnan(outcome.bias[~told]).all()
-    assert np.all(np.diff(outcome.marked, axis=1) >= 0)
-    assert outcome.marked[:, 0] == pytest.approx(1 / 40)
+    assert np.all(np.diff(outcome.found, axis=1) >= 0)
+    assert outcome.found[:, 0] == pytest.approx(1 / 40)
 
 
 @pytest.mark.parametrize("search", ["pac", "fast"])
