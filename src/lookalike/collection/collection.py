@@ -283,8 +283,8 @@ class Collection:
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
         """The k negatives with the most influence on a picture's classifier, strongest first.
 
-        The space must be fitted with a pool of negatives, such as slem; by default the first such space. If the
-        picture itself is in the pool, it is among the negatives.
+        The space must be fitted with a pool of negatives, such as slem; by default the first such space. The
+        picture itself, and pictures with the same vector, are not listed.
         """
 
         def read() -> list[Push]:
