@@ -85,7 +85,7 @@ def test_with_more_classes_than_bits_all_classes_are_separated():
     same = y[~seen][:, None] == y[seen]
     assert away[same].mean() < 0.3 * away[~same].mean()
     bits = np.where(coder.project(X) > 0, 1, -1)
-    assert (bits.T == coder.sides_[:, y]).mean() > 0.9
+    assert (coder.sides_[:, y] == bits.T).mean() > 0.9
 
 
 def test_trees_differ():

@@ -51,6 +51,11 @@ class _Layout:
 LAYOUTS = {
     "corel1k": _Layout("corel1k/corel1k.tar", lambda name: name.parts[0], "<class>/<id>.jpg, 10 classes of 100"),
     "corel5k": _Layout("corel5k/corel5k.tar", lambda name: name.parts[1], "train|test/<CD>/<id>.jpeg, 50 CDs of 100"),
+    "tinyimagenet40": _Layout(
+        "tinyimagenet40/tinyimagenet40.tar",
+        lambda name: name.parts[1],
+        "train|test/<class>/<id>.JPEG, 40 classes of 550",
+    ),
     "ukbench2000": _Layout(
         "ukbench2000/ukbench2000_max256.tar",
         lambda name: str(int(name.stem.removeprefix("ukbench")) // 4),

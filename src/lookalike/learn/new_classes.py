@@ -3,7 +3,8 @@
 Whitening divides each direction by the standard deviation within classes, (Σ + λI)^−½: directions in which the pictures
 of a class differ count less (within-class covariance normalisation, Hatch, Kajarekar & Stolcke 2006). The larger λ, the
 closer it is to the identity. λ is chosen on held-out classes. If no λ is clearly better there than plain vectors, the
-rows are not whitened.
+rows are not whitened. In both cases they are centred and reduced by PCA first, because whitening enlarges the
+directions of small variance, which are mostly noise.
 """
 
 from typing import Any, NamedTuple
@@ -55,16 +56,14 @@ def choose_metric(X: Rows, y: NDArray[np.int64], random: np.random.Generator) ->
     chosen: Any = np.arange(n) if n <= most else np.sort(random.choice(n, most, replace=False))
     rows = check_rows(X[chosen])
     device, xp = array_api_compat.device(rows), namespace(rows)
-    Z, codes = as_numpy(rows).astype(np.float64), np.unique(y[chosen], return_inverse=True)[1]
-    mean = Z.mean(axis=0)
-    Z -= mean
+    sample, codes = as_numpy(rows).astype(np.float64), np.unique(y[chosen], return_inverse=True)[1]
+    mean, V, _ = principal(sample, max(1, min(MAX_DIM, d, len(sample) - 1)))
+    Z = (sample - mean) @ V.T  # (m, D)
     trials = _compare(Z, codes, random)
     best = int(np.argmax(trials[:, 1])) if len(trials) else 0
     better = len(trials) > 0 and trials[best, 1] - trials[0, 1] > CLEARLY * trials[best, 2]
     strength = float(trials[best, 0]) if better else np.inf
-    whiten = _Whitening(Z, codes)
-    D = max(1, min(MAX_DIM, d, len(Z) - 1))
-    W = whiten(principal(whiten(Z, strength), D)[1], strength)  # (D, d); whitening is symmetric
+    W = _Whitening(Z, codes)(np.eye(len(V)), strength) @ V  # (D, d); whitening is symmetric
     kinds = {"dtype": xp.float32, "device": device}
     return Metric(xp.asarray(W, **kinds), xp.asarray(-W @ mean, **kinds), strength, trials)
 
