@@ -1,5 +1,7 @@
 """Spaces of codes in a collection."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -219,12 +221,28 @@ def test_coders_learn_from_labelled_and_unlabelled_pictures(filled):
 
 def test_the_collection_chooses_a_coder(filled, tmp_path):
     filled.fit("codes(bits=16)")
-    assert row(filled, "codes")["chain"] == ["color()", "itq(bits=16)"]
+    assert row(filled, "codes")["chain"] == ["color()", "pq(bits=16)"]
     filled.remove_space("codes")
     label(filled, range(2 * fitting.LABEL_MIN * KINDS))
-    filled.fit("codes(bits=8)")
-    assert row(filled, "codes")["chain"] == ["color()", "tsvm(bits=8)"]
-    assert filled.fit("codes") == {"codes": 80}
+    fitted = filled.fit("codes(bits=8)")
+    note = re.fullmatch(r"chose (\w+) \(mAP on held-out labels: (.+)\)", fitted.notes["codes"])
+    names, values = zip(*(part.split() for part in note[2].split(", ")), strict=True)
+    assert set(names) == {"pq", "itq", "tsvm", "sdh"}
+    assert list(values) == sorted(values, reverse=True)
+    assert row(filled, "codes")["chain"] == ["color()", f"{names[0]}(bits=8)"] == ["color()", f"{note[1]}(bits=8)"]
+    assert filled.fit("codes")["codes"] in (80, 400)
+
+
+def test_options_and_labels_restrict_the_coders_that_are_compared(filled):
+    label(filled, range(2 * fitting.LABEL_MIN * KINDS))
+    assert filled.fit("codes(bits=8, anchors=20)", labels=True).notes["codes"].startswith("chose sdh (")
+    filled.remove_space("codes")
+    assert " pq " not in filled.fit("codes(bits=8)", labels=True).notes["codes"]
+    filled.remove_space("codes")
+    with pytest.raises(
+        InputError, match="No coder that codes can stand for has all of the options anchors, iterations, C"
+    ):
+        filled.fit("codes(anchors=20, iterations=3, C=1)")
 
 
 def test_explicit_labels_are_used_even_if_few(filled):
@@ -297,7 +315,7 @@ def test_labels_of_one_class_are_too_few_for_supervised_codes(filled, capsys):
 
 def test_the_command_line_fits_codes(filled, capsys):
     assert cli.run(["-c", str(filled.path), "fit", "codes(bits=64)"]) == 0
-    assert capsys.readouterr().out == "codes: fitted on 400 pictures with itq(bits=64).\n"
+    assert capsys.readouterr().out == "codes: fitted on 400 pictures with pq(bits=64).\n"
     assert cli.run(["-c", str(filled.path), "search", f"{7:016x}", "--space", "codes", "-k", "3", "--json"]) == 0
 
 

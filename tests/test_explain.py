@@ -10,6 +10,7 @@ from lookalike.encode.kernel_slem import KernelSlem
 from lookalike.encode.slem import Slem
 from lookalike.encode.whiten import PCA
 from lookalike.errors import InputError
+from lookalike.images.decoding import read
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -33,14 +34,37 @@ def test_the_most_influential_negatives_come_first(filled, other, slem, outside)
     mine, X = filled.vectors("plain")
     expected = slem.fit(N).pushes(X[3:4], N)[0]
     found = filled.explain(int(mine[3]), space="told", k=4)
-    best = np.argsort(-expected)[:4]
+    others = np.flatnonzero(ids != mine[3])  # the picture itself is not listed
+    best = others[np.argsort(-expected[others])[:4]]
     assert [push.id for push in found] == ids[best].tolist()
     assert [push.push for push in found] == pytest.approx(expected[best].tolist(), rel=1e-3)
     assert [push.path for push in found] == [pool.get([push.id])[push.id].paths[0] for push in found]
     assert {push.collection for push in found} == {str(other.path) if outside else None}
     every_push = filled.explain(int(mine[3]), space="told", k=100)
-    assert len(every_push) == len(ids)
-    assert np.mean([push.push for push in every_push]) == pytest.approx(1, abs=1e-3)
+    assert {push.id for push in every_push} == set(ids[others].tolist())
+    own = 0 if outside else expected[3]
+    assert (sum(push.push for push in every_push) + own) / len(ids) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("example", ["id", "path", "pixels", "copy"])
+def test_a_picture_is_not_listed_as_its_own_negative(filled, pictures, tmp_path, example):
+    path = sorted((pictures / "fish").iterdir())[0]
+    shutil.copy(path, tmp_path / "copy.jpg")
+    item = next(item.id for item in filled.items() if str(path) in item.paths)
+    filled.fit("slem(lam=0.01)")
+    given = {"id": item, "path": path, "pixels": read(path.read_bytes()).pixels, "copy": tmp_path / "copy.jpg"}[example]
+    listed = {push.id for push in filled.explain(given, k=100)}
+    assert listed == {other.id for other in filled.items()} - {item}
+
+
+def test_a_picture_with_the_same_vector_is_not_listed(filled, pictures, tmp_path):
+    path = sorted((pictures / "fish").iterdir())[0]
+    (tmp_path / "twin.jpg").write_bytes(path.read_bytes() + b"\0")  # another id, the same pixels
+    filled.add(tmp_path / "twin.jpg", workers=1)
+    filled.fit("slem(lam=0.01)")
+    twins = {item.id for item in filled.items() if {str(path), str(tmp_path / "twin.jpg")} & set(item.paths)}
+    assert len(twins) == 2
+    assert not twins & {push.id for push in filled.explain(path, k=100)}
 
 
 def test_earlier_transforms_are_applied_and_pictures_need_not_be_in_the_collection(filled, pictures):
@@ -60,7 +84,7 @@ def test_earlier_transforms_are_applied_and_pictures_need_not_be_in_the_collecti
 
 def test_only_existing_pictures_of_the_pool_are_listed(filled, pictures):
     filled.fit("slem(lam=0.01)")
-    before = {push.id for push in filled.explain(next((pictures / "fish").iterdir()), k=100)}
+    before = {item.id for item in filled.items()}
     filled.add(pictures / "night", workers=1)
     assert {push.id for push in filled.explain(next((pictures / "night").iterdir()), k=100)} == before
     filled.remove(pictures / "house")

@@ -37,7 +37,7 @@ def accuracy(project):
     return np.mean(np.argmin(((T[:, None] - means) ** 2).sum(axis=2), axis=1) == TRUTH)
 
 
-@parametrize_with_checks([Ncmml(), NcmmlDot()])
+@parametrize_with_checks([Ncmml(), Ncmml(dim=64), NcmmlDot()])
 def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
@@ -175,7 +175,7 @@ def test_retrieval_as_the_measure_decides_when_to_stop():
 def test_a_dim_above_the_rank_is_reduced_to_the_rank():
     assert Ncmml(dim=100, max_iterations=5).fit(X, Y).W_.shape == (16, 16)
     assert Ncmml(dim=100, max_iterations=5, validation=0).fit(X[:7], Y[:7]).W_.shape == (6, 16)
-    assert Ncmml(max_iterations=5, validation=0.9).fit(X[:12], np.arange(12) % 2).W_.shape == (1, 16)
+    assert Ncmml(dim=64, max_iterations=5, validation=0.9).fit(X[:12], np.arange(12) % 2).W_.shape == (1, 16)
 
 
 def test_a_class_can_have_a_single_row():
@@ -203,12 +203,12 @@ def test_a_class_can_have_a_single_row():
 )
 def test_unusable_labels_are_rejected(labels, problem):
     with pytest.raises(InputError, match=problem):
-        Ncmml().fit(X, labels)
+        Ncmml(dim=64).fit(X, labels)
 
 
 def test_validation_labels_must_be_known_classes():
     with pytest.raises(InputError, match=r"must occur in the training labels. Got \[8\], which do not"):
-        Ncmml().fit(X, Y, held=(X[:2], np.array([1, 8])))
+        Ncmml(dim=64).fit(X, Y, held=(X[:2], np.array([1, 8])))
 
 
 @pytest.mark.parametrize("where", [0, 599])
@@ -219,7 +219,7 @@ def test_rows_that_are_not_finite_are_rejected(where):
         with pytest.raises(InputError, match="X must be finite"):
             Ncmml(**options).fit(bad, Y)
     with pytest.raises(InputError, match="X must be finite"):
-        Ncmml().fit(X, Y, held=(bad, Y))
+        Ncmml(dim=64).fit(X, Y, held=(bad, Y))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,15 @@ def test_rows_that_are_not_finite_are_rejected(where):
 )
 def test_invalid_options_are_rejected(options, problem):
     with pytest.raises(InputError, match=problem):
-        Ncmml(**options).fit(X, Y)
+        Ncmml(**{"dim": 64} | options).fit(X, Y)
+
+
+def test_options_are_checked_without_a_dimension_too():
+    for options, problem in (({"rate": 0}, "rate must be"), ({"measure": "top-5"}, "No measure named 'top-5'")):
+        with pytest.raises(InputError, match=problem):
+            Ncmml(**options).fit(X, Y)
+    with pytest.raises(InputError, match="held and callback need a dimension"):
+        Ncmml().fit(X, Y, callback=print)
 
 
 @settings(max_examples=60)

@@ -73,6 +73,21 @@ def test_codes_of_a_class_are_nearer_to_each_other_than_to_other_classes():
     assert away[same].mean() < 0.4 * away[~same].mean()
 
 
+def test_with_more_classes_than_bits_all_classes_are_separated():
+    random = np.random.default_rng(0)
+    y = np.arange(300) % 30
+    X = (random.normal(size=(30, 40))[y] + 0.5 * random.normal(size=(300, 40))).astype(np.float32)
+    seen = np.arange(300) < 210
+    coder = Tsvmh(bits=16).fit(X[seen], y[seen])
+    assert coder.W_.shape == (16, 40)
+    assert coder.sides_.shape == (16, 30)
+    away = distances(coder.encode(X[~seen]), coder.encode(X[seen]))
+    same = y[~seen][:, None] == y[seen]
+    assert away[same].mean() < 0.3 * away[~same].mean()
+    bits = np.where(coder.project(X) > 0, 1, -1)
+    assert (coder.sides_[:, y] == bits.T).mean() > 0.9
+
+
 def test_trees_differ():
     coder = Tsvmh(bits=16, sample=10).fit(X, Y)
     assert not np.array_equal(coder.W_[0], coder.W_[4])

@@ -12,7 +12,11 @@ classes are classified among all classes. `held-in` is the same with a metric th
 a hierarchy, a clustering of the means of all training pictures, including those of new classes: it simulates a user's
 knowledge of which classes are related. The weight of the prior is chosen on training pictures of every fifth class
 that is not new. `ukbench2000…`: the metric is learned from corel5k, and retrieval of every fifth of its classes decides
-when to stop, or which parameters to use; ukbench2000 is not used for learning. Columns with `fisher` and `top5`, and
+when to stop, or which parameters to use; ukbench2000 is not used for learning. `SET/new-classes-…`: the metric is
+learned from three fifths of the classes, at most `PER_CLASS` pictures each, and tested only on the others, in `SPLITS`
+random splits: `-top1` is the share of pictures that are nearest to the example of their class, with one random example
+per class, `REPEATS` times; `-map` is retrieval with each picture as a query. Both use the metric that a collection
+searches with, Euclidean distance. A value is that of a class in a split. Columns with `fisher` and `top5`, and
 `ukbench2000-fisher/…`, are the paper's tables, with only the paper's rows.
 """
 
@@ -24,6 +28,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from lookalike.classes.hierarchy import cluster_hierarchy
@@ -33,7 +39,7 @@ from lookalike.encode.whiten import L2, PCA
 from lookalike.learn.labels import hold_out
 from lookalike.learn.linear import Fda, InverseCovariance, Ridge
 from lookalike.learn.lmnn import Lmnn
-from lookalike.learn.measures import mean_average_precision, ranks
+from lookalike.learn.measures import mean_average_precision, ranked_precisions, ranks
 from lookalike.learn.ncmc import Ncmc
 from lookalike.learn.ncmml import Ncmml, NcmmlDot
 from lookalike.learn.wsabie import Jscl, Wsabie
@@ -47,6 +53,9 @@ DIMS = (32, 64, 128, 256, 512)
 HELD_DIM, RETRIEVAL_DIM = 64, 128
 NEW = (1, 2, 5, 10, 20)
 REPEATS = 10
+NEW_SETS = ("corel5k-deep", "tinyimagenet40-deep", "ukbench2000-deep")
+SPLITS, PER_CLASS, LEARNED = 5, 100, 0.6
+"""Random splits of the classes, maximum number of pictures per class, and share of the classes to learn from."""
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 """Candidate weights of the prior, in pictures."""
 TABLES, FIRST = "corel5k-fisher", 5
@@ -55,6 +64,8 @@ PRIORS = {"prior-l2": "ncm-l2", "prior-ncmml": "ncmml"}
 """Rows with a prior, and the rows that they extend."""
 TRANSFERS = ("ncm-pca", "ncm-fda", "ncm-invcov", "ncmml", "ncmml-dot", "lmnn", "lmnn-all", "lmnn-dynamic")
 """Metrics that are tested on other classes and pictures than they were learned from."""
+NEW_ROWS = ("deep", "ncmml-128", "ncmml-new")
+"""Rows of the columns for new classes only: the recipe, and NCMML with 128 dimensions and with a chosen metric."""
 ONLY = ("ncmc-5", "ncmc-15", "ncmc-test", "lmnn-10", "lmnn-20", "dynamic-10", "dynamic-20")
 """Variants of other rows that occur only in the paper's tables."""
 PAPER_FULL: dict[str, float] = {"svm": 38.2, "knn-l2": 55.7, "ncm-l2": 68.0}
@@ -143,6 +154,11 @@ COLUMNS = {
         for dim in DIMS[2:]
     },
     **{f"corel5k-deep/new-{n}": _Column("corel5k-deep", "new", n) for n in NEW},
+    **{
+        f"{name}/new-classes-{kind}": _Column(name, f"new-{kind}", HELD_DIM)
+        for name in NEW_SETS
+        for kind in ("top1", "map")
+    },
     "ukbench2000/map": _Column("ukbench2000-deep", "map", RETRIEVAL_DIM),
     "ukbench2000/4r4": _Column("ukbench2000-deep", "4r4", RETRIEVAL_DIM),
     **{f"ukbench2000-fisher/4r4-{dim}": _Column("ukbench2000-fisher", "4r4", dim) for dim in DIMS},
@@ -270,6 +286,9 @@ METHODS = {
     "ncm-invcov": Method(means, _plain(InverseCovariance), LAMS),
     "ncmml": Method(means, _seeded(Ncmml), watched=True),
     "ncmml-dot": Method(means, _seeded(NcmmlDot), watched=True),
+    "ncmml-128": Method(means, lambda dim, seed: Ncmml(dim=2 * dim, random_state=seed)),
+    "ncmml-new": Method(means, lambda dim, seed: Ncmml(random_state=seed)),  # noqa: ARG005 (chooses its dimension)
+    "deep": Method(means, lambda dim, seed: make_pipeline(PCA(256), L2())),  # noqa: ARG005 (as the recipe)
     **{f"ncmc-{k}": Method(Joint(_seeded(Ncmc, k=k))) for k in (5, 10, 15)},
     "ncmc-test": Method(Joint(_seeded(Ncmc, k=10, rounds=0))),
     "second": Method(second, _plain(PCA), RIDGES),
@@ -342,6 +361,10 @@ def has(row: str, column: str) -> bool:
     dataset, kind, _, top = COLUMNS[column]
     if "fisher" in dataset and (top == FIRST or kind == "4r4"):
         return paper(row, column).value is not None
+    if kind.startswith("new-"):
+        return row in ("ncm-l2", *NEW_ROWS, "ncmml")
+    if row in NEW_ROWS:
+        return False
     if kind == "new":
         return row in (*PRIORS, *PRIORS.values(), "ncm-pca", "ncm-fda")
     if row in PRIORS or row in ONLY:
@@ -357,6 +380,9 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     if wanted.kind in ("map", "4r4"):
         values = _retrieve(row, wanted, data, seed, progress)
         measure, scale, scored = ("mAP" if wanted.kind == "map" else "4·recall@4"), 1.0, len(values) ** 2
+    elif wanted.kind.startswith("new-"):
+        values = new_class_values(row, wanted, data, seed, progress)
+        measure, scale, scored = ("mAP" if wanted.kind == "new-map" else "top-1, one example"), 1.0, len(values)
     else:
         given = train_test(wanted.dataset, data, progress)
         progress("learning", 0, None)
@@ -435,6 +461,44 @@ def new_class_errors(row: str, given: TrainTest, pictures: int, seed: int, key: 
         shown = np.concatenate([np.flatnonzero(~is_new), _draw(y, np.flatnonzero(is_new), pictures, random)])
         total += _wrong(Z[shown], y[shown], asked[wanted], y_test[wanted], pairs, weight)
     return total / REPEATS
+
+
+def new_class_values(row: str, wanted: _Column, data: Path, seed: int, progress: Progress) -> Values:
+    """Mean value of each class that the metric was not learned from, in each split, (SPLITS · classes,)."""
+    X, labels, _ = unit_vectors(wanted.dataset, data, progress)
+    progress("learning", 0, None)
+    y = np.unique(labels, return_inverse=True)[1]
+    found = []
+    for split in range(SPLITS):
+        random = np.random.default_rng([seed, split])
+        some = _draw(y, np.arange(len(y)), PER_CLASS, random)
+        rows, codes = X[some], y[some]
+        learned = np.isin(codes, random.permutation(codes.max() + 1)[: int(LEARNED * (codes.max() + 1))])
+        done = data, wanted.dataset, "new classes", row, split, seed
+        if done not in _DONE:
+            known = np.unique(codes[learned], return_inverse=True)[1]
+            _DONE[done] = METHODS[row].learn(rows[learned], known, wanted.number, seed)(rows[~learned])
+        new = np.unique(codes[~learned], return_inverse=True)[1]
+        found.append((_by_example if wanted.kind == "new-top1" else _by_retrieval)(_DONE[done], new, random))
+    return np.concatenate(found)
+
+
+def _by_example(Z: Vectors, y: Codes, random: np.random.Generator) -> Values:
+    """Share of the rows of each class that are nearest to its example, (C,), over `REPEATS` draws of one per class."""
+    right = np.zeros(int(y.max()) + 1)
+    for _ in range(REPEATS):
+        shown = _draw(y, np.arange(len(y)), 1, random)  # in the order of the classes
+        asked = np.setdiff1d(np.arange(len(y)), shown)
+        nearest = pairwise_distances_argmin(Z[asked], Z[shown])
+        right += np.bincount(y[asked], nearest == y[asked]) / np.bincount(y[asked])
+    return right / REPEATS
+
+
+def _by_retrieval(Z: Vectors, y: Codes, _: np.random.Generator) -> Values:
+    """Mean average precision of the rows of each class as queries, (C,)."""
+    squares = np.square(Z).sum(axis=1)
+    values = ranked_precisions(lambda part: squares - 2 * (Z[part] @ Z.T), y)
+    return np.asarray(np.bincount(y, values) / np.bincount(y))
 
 
 def _choose_weight(Z: Vectors, y: Codes, known: Codes, pictures: int, pairs: Any, random: np.random.Generator) -> float:

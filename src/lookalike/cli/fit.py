@@ -14,6 +14,7 @@ from lookalike.text import many
 if TYPE_CHECKING:
     from lookalike import Collection
     from lookalike.collection import CalibrationReport
+    from lookalike.collection.fitting import Fitted
 
 
 def fit(
@@ -68,8 +69,11 @@ def fit(
 
     ncmml, lmnn, fda, tsvm and similar methods are fitted on the pictures that have exactly one label.
 
-    codes(bits=64) creates a space of binary codes, a few bytes per picture. It uses tsvm if there are enough labels,
-    otherwise itq.
+    ncmml() chooses a metric on held-out labels, and reports if none is clearly better than plain vectors. ncmml(dim=64)
+    suits the labels that it is fitted on, and can be worse than plain vectors for others.
+
+    codes(bits=64) creates a space of binary codes, a few bytes per picture. With at least two labels of 10 pictures, it
+    uses the best of pq, itq, tsvm and sdh on held-out pictures; otherwise pq. If speed matters more, use itq(bits=64).
 
     \b
     Examples:
@@ -79,7 +83,7 @@ def fit(
       lookalike fit 'slem(lam=0.001)' --negatives ~/other-pictures
       lookalike fit slem --more-negatives ~/still-others
       lookalike fit 'slem()' --calibrate
-      lookalike fit 'ncmml(dim=64)' --labels
+      lookalike fit 'ncmml()' --labels
       lookalike fit 'ncmml(dim=64)' --import-labels labels.csv
       lookalike fit 'codes(bits=64)'
     """
@@ -132,9 +136,7 @@ def _check_no_files(collection: "Collection", names: list[str]) -> None:
             )
 
 
-def _print_fitted(
-    collection: "Collection", fitted: dict[str, int], names: list[str], by_labels: bool, json: bool
-) -> None:
+def _print_fitted(collection: "Collection", fitted: "Fitted", names: list[str], by_labels: bool, json: bool) -> None:
     if json:
         print_json(fitted)
         return
@@ -143,6 +145,8 @@ def _print_fitted(
     spaces = {space["name"]: space for space in collection.stats()["spaces"]}
     for name, rows in fitted.items():
         print_line(f"{name}: fitted on {_fitted_on(rows, spaces.get(name))}.")
+        if name in fitted.notes:
+            print_note(f"{name}: {fitted.notes[name]}.")
     if by_labels:
         name = next(iter(fitted), "NAME")
         print_note(

@@ -99,6 +99,8 @@ def _space_line(space: dict[str, Any]) -> str:
     fitted = f" on {space['fitted_on']:,}" if space["fitted_on"] else ""
     if space["fitted_which"]:
         fitted += f" ({space['fitted_which']})"
+    if space["fit_summary"]:
+        fitted += f", {space['fit_summary']}"
     if space["feature_fitted_on"]:
         fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
     recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from lookalike.codes.bits import check_bits
+from lookalike.codes.hyperplanes import Itq
 from lookalike.codes.labels import read_labels, sharing
 from lookalike.codes.robust_tsvm import RobustTsvm
 from lookalike.codes.signs import SignCoder
@@ -49,6 +50,9 @@ class Tsvmh(TransformerMixin, SignCoder):
     seed, so codes are nested: the first 64 of 256 bits are the 64-bit code. Unlabelled rows descend a tree on their
     side of each hyperplane; a node with fewer than 20 of them ignores them.
 
+    With more than bits + 1 classes, the first nodes of a tree would not separate all of them. Then `Itq` encodes the
+    distances from all C − 1 hyperplanes of one tree, as at the end of §2.3, and codes are not nested.
+
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
@@ -63,7 +67,8 @@ class Tsvmh(TransformerMixin, SignCoder):
     Attributes
     ----------
     W_ : (bits, d) float32, b_ : (bits,) float32: the hyperplanes.
-    sides_ : (bits, C) int8, the side of each class in each bit: −1, +1, or 0 if the bit does not separate it.
+    sides_ : (bits, C) int8, the side of each class in each bit: −1, +1, or 0 if the bit does not separate it. With more
+        than bits + 1 classes, the side of the mean of the class.
     classes_ : (C,) sorted labels, or (C, L) label combinations.
 
     Examples
@@ -104,26 +109,46 @@ class Tsvmh(TransformerMixin, SignCoder):
         X = validate_data(self, X, dtype=(np.float32, np.float64), order="C", ensure_min_samples=2)
         self.classes_, codes = read_labels(y, len(X))
         C = len(self.classes_)
+        normals, offsets, self.sides_ = self._fit_planes(X, codes, max(self.bits, C - 1))
+        if self.bits < C - 1:  # the first bits of a tree would not separate all classes
+            lengths = np.maximum(np.linalg.norm(normals, axis=1), 1e-12)
+            normals, offsets = normals / lengths[:, None], offsets / lengths  # of distances, (C - 1, d) and (C - 1,)
+            itq = Itq(self.bits, self.random_state).fit((X @ normals.T + offsets).astype(np.float32))
+            normals, offsets = itq.W_ @ normals, itq.W_ @ offsets + itq.b_  # (bits, d), (bits,)
+            means = np.stack([X[codes == c].mean(axis=0, dtype=np.float64) for c in range(C)])  # (C, d)
+            self.sides_ = np.where(normals @ means.T + offsets[:, None] > 0, 1, -1).astype(np.int8)
+        return self._set_planes(normals, offsets, float(np.linalg.norm(X, axis=1).max()))
+
+    def planes(self, X: Any, y: Any, count: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Normals (count, d) and offsets (count,) of the nodes of class trees; None: those of one tree."""
+        self._check()
+        self.classes_, codes = read_labels(y, len(X))
+        return self._fit_planes(X, codes, len(self.classes_) - 1 if count is None else count)[:2]
+
+    def _fit_planes(
+        self, X: NDArray[Any], codes: NDArray[np.int64], count: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int8]]:
+        """Normals (count, d), offsets (count,) and sides (count, C) of the nodes of as many trees as needed."""
+        C = len(self.classes_)
         shared = sharing(self.classes_) if self.classes_.ndim == 2 else None
         mean = X.mean(axis=0, dtype=np.float64)
         centred = (X - mean).astype(np.float32)  # (n, d)
         length = float(np.sqrt(np.einsum("ij,ij->", centred, centred, dtype=np.float64) / len(X))) or 1.0
         centred /= np.float32(length)
-        trees = -(-self.bits // (C - 1))
-        counts = [min(C - 1, self.bits - (C - 1) * k) for k in range(trees)]  # nodes of each tree
+        trees = -(-count // (C - 1))
+        counts = [min(C - 1, count - (C - 1) * k) for k in range(trees)]  # nodes of each tree
         svm = RobustTsvm(self.C, self.C_unlabelled, self.loss, "scores", PASSES)
         seeds = np.random.SeedSequence(self.random_state).spawn(
             trees
         )  # the first seeds do not depend on the number of trees
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_tree)(centred, codes, shared, svm, self.sample, count, seed)
-            for count, seed in zip(counts, seeds, strict=True)
+            delayed(_fit_tree)(centred, codes, shared, svm, self.sample, nodes, seed)
+            for nodes, seed in zip(counts, seeds, strict=True)
         )
         planes = [plane for tree in found for plane in tree]
-        normals = np.array([plane.w for plane in planes])  # (bits, d)
-        offsets = np.array([plane.b for plane in planes]) - normals / length @ mean  # (bits,)
-        self.sides_ = np.array([plane.sides for plane in planes], np.int8)
-        return self._set_planes(normals / length, offsets, float(np.linalg.norm(X, axis=1).max()))
+        normals = np.array([plane.w for plane in planes]) / length  # (count, d)
+        offsets = np.array([plane.b for plane in planes]) - normals @ mean  # (count,)
+        return normals, offsets, np.array([plane.sides for plane in planes], np.int8)
 
     def transform(self, X: Any) -> Vectors:
         """Signed distances from the hyperplanes, (n, bits) float32, which another coder can encode."""
@@ -198,11 +223,10 @@ class TsvmPlanes(TransformerMixin, BaseEstimator):
         if self.dim is not None:
             check_number("dim", self.dim, Integral, "None or a whole number of at least 1", 1, np.inf)
         X = validate_data(self, X, dtype=(np.float32, np.float64), ensure_min_samples=2)
-        dim = len(read_labels(y, len(X))[0]) - 1 if self.dim is None else self.dim
-        bits = -(-dim // 8) * 8  # Tsvmh fits a multiple of 8 hyperplanes; the first `dim` are used
-        coder = Tsvmh(bits, self.C, self.C_unlabelled, self.sample, self.random_state).fit(X, y)
-        lengths = np.maximum(np.linalg.norm(coder.W_[:dim], axis=1), np.float32(1e-12))
-        self.W_, self.b_ = coder.W_[:dim] / lengths[:, None], coder.b_[:dim] / lengths
+        coder = Tsvmh(8, self.C, self.C_unlabelled, self.sample, self.random_state)
+        W, b = coder.planes(X, y, self.dim)
+        lengths = np.maximum(np.linalg.norm(W, axis=1), 1e-12)
+        self.W_, self.b_ = (W / lengths[:, None]).astype(np.float32), (b / lengths).astype(np.float32)
         return self
 
     def transform(self, X: Any) -> Vectors:

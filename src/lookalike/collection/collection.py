@@ -20,6 +20,7 @@ from lookalike.collection.classes import Classes, LabelReport, import_labels, re
 from lookalike.collection.duplicates import Group, Groups, Tier, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.fitting import (
+    Fitted,
     create_for_fit,
     extend_pool,
     fit_space,
@@ -173,12 +174,13 @@ class Collection:
         labels: bool | str | Path = False,
         progress: Progress | None = None,
         workers: int | None = None,
-    ) -> dict[str, int]:
+    ) -> Fitted:
         """Fit spaces on the pictures in the collection; return the number of pictures that each was fitted on.
 
         A space can be new: a pipeline, `"name = spec | spec"`, or a single step, `"slem(lam=0.001)"`, `"itq(bits=64)"`,
-        which creates a space of that name on the first space's feature. `"codes(bits=64)"` stands for `tsvm` if at
-        least two labels have 10 pictures each, or if `labels` are given, and for `itq` otherwise.
+        which creates a space of that name on the first space's feature. `"codes(bits=64)"` stands for the best of
+        `pq`, `itq`, `tsvm` and `sdh` on held-out pictures if at least two labels have 10 pictures each (with `labels`,
+        one that learns from labels), and for `pq` otherwise. The attribute `notes` of the result describes the choice.
 
         `negatives` is another collection or pictures, for transforms that need a pool; by default the pool is the
         collection itself. Steps that learn from labels are fitted on the pictures with exactly one label (`dfk` on all
@@ -291,8 +293,8 @@ class Collection:
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
         """The k negatives with the most influence on a picture's classifier, strongest first.
 
-        The space must be fitted with a pool of negatives, such as slem; by default the first such space. If the
-        picture itself is in the pool, it is among the negatives.
+        The space must be fitted with a pool of negatives, such as slem; by default the first such space. The
+        picture itself, and pictures with the same vector, are not listed.
         """
 
         def read() -> list[Push]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from hashlib import blake2b
+from inspect import signature
 from itertools import chain as concatenate
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
+from lookalike.codes.choice import choose_coder
 from lookalike.collection.chain import DESCRIBE_BATCH, SINGLE_BLAS_THREAD, Chain, Labelled, Prepare, fit, read_pool
 from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.space import Space, Spaces
@@ -41,7 +43,7 @@ from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
 from lookalike.recipes import FORMER, RECIPES
-from lookalike.registry import Spec, create, spec_of
+from lookalike.registry import Spec, component, create, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.vectors import NegativePool as Members
@@ -59,7 +61,10 @@ SAMPLE_BYTES = 2**29
 """Memory limit for these rows; if vectors are long, a fit uses fewer."""
 
 LABEL_MIN = 10
-"""With at least two labels of this many pictures, `codes` chooses a coder that learns from labels."""
+"""With at least two labels of this many pictures, `codes` compares coders on a held-out part of them."""
+
+CHOICE_ROWS = 5_000
+"""Maximum number of pictures without labels that this comparison uses."""
 
 SEGMENT_ROWS = 262_144
 SEGMENT_BYTES = 2**30
@@ -91,6 +96,14 @@ class Pool(NamedTuple):
     source: str  # a collection's directory, or pictures
     ids: Ids  # (n,), ascending
     X: Vectors  # (n, d), of a space's feature
+
+
+class Fitted(dict[str, int]):
+    """The number of rows that each space was fitted on, by name; `notes` describe what a fit chose, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: dict[str, str] = {}
 
 
 # The data of a fit
@@ -155,6 +168,13 @@ def fitted_on_which(space: Space) -> str | None:
     return "a random sample" if n == _max_rows(space) else "all pictures at the time"
 
 
+def fit_summary(space: Space) -> str:
+    """What the steps of a fitted space chose on held-out labels, as text; empty if they chose nothing."""
+    if not space.is_fitted or not any(hasattr(step_class(spec), "summary") for spec in space.specs[1:]):
+        return ""  # without loading the steps
+    return "; ".join(filter(None, (step.summary() for step in space.chain.steps if hasattr(step, "summary"))))
+
+
 def read_negatives(space: Space, source: str | Path, progress: Progress, workers: int | None) -> Pool:
     """Read the feature's vectors of another collection, or of pictures (a folder, an archive, a list), sorted by id."""
     path = absolute(source)
@@ -195,23 +215,28 @@ def fit_spaces(
     negatives: str | Path | None,
     progress: Progress,
     workers: int | None,
-) -> dict[str, int]:
+) -> Fitted:
     """Fit these spaces, or all that have steps to fit; return the number of rows that each was fitted on.
 
     `refit_features` refits the features of spaces and extracts the features of every picture again. It is called if
     `features` is set, and for features that learn from labels if `labels` is set or if they were never fitted.
     """
-    chosen = [create_for_fit(spaces, text, labels=labels) for text in texts]
+    fitted = Fitted()
+    chosen = []
+    for text in texts:
+        pipeline, note = _choose_codes(spaces, text, labels, progress)
+        chosen.append(create_for_fit(spaces, pipeline))
+        if note:
+            fitted.notes[chosen[-1].name] = note
     labelled = [space for space in chosen if space.feature_takes_labels]
     if labels:
         _check_labels_used([space for space in chosen if space not in labelled])
-    fitted: dict[str, int] = {}
     if features:
-        fitted = refit_features(chosen or list(spaces))
+        fitted.update(refit_features(chosen or list(spaces)))
         fittable = spaces_to_fit(spaces)
         chosen = [space for space in dict.fromkeys([*chosen, *map(spaces.get, fitted)]) if space in fittable]
     elif labelled := [space for space in labelled if labels or not space.is_describable]:
-        fitted = refit_features(labelled)
+        fitted.update(refit_features(labelled))
         fittable = spaces_to_fit(spaces)
         chosen = [space for space in chosen if space not in labelled or space in fittable]
     if not texts:
@@ -219,6 +244,8 @@ def fit_spaces(
     for space in chosen:
         pool = None if negatives is None else read_negatives(space, negatives, progress, workers)
         fitted[space.name] = fit_space(space, progress, pool)
+        if summary := fit_summary(space):
+            fitted.notes[space.name] = summary
     update_spaces(chosen, progress)
     return fitted
 
@@ -229,11 +256,10 @@ def spaces_to_fit(spaces: Spaces) -> list[Space]:
     return [space for space in candidates if not space.takes_labels or _has_labels(space)]
 
 
-def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = (), labels: bool = False) -> Space:
+def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = ()) -> Space:
     """Return the space to be fitted: an existing one, a new pipeline, or a new step on the first space's feature.
 
-    An existing space may differ from a pipeline in the `free_options` of the last step. For `codes(…)`, the coder
-    depends on the number of labels; with `labels`, it always learns from labels.
+    An existing space may differ from a pipeline in the `free_options` of the last step.
     """
     if text in spaces:
         return spaces.find(text)
@@ -243,9 +269,7 @@ def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = (), 
     if name is not None:
         return spaces.create([text], free_options)[0]
     (spec,) = specs
-    first = spaces.find(None)
-    step = Spec(_choose_coder(first, labels), spec.params) if spec.name == CODES else spec
-    return spaces.create([f"{spec.name} = {first.specs[0]} | {step}"], free_options)[0]
+    return spaces.create([f"{spec.name} = {spaces.find(None).specs[0]} | {spec}"], free_options)[0]
 
 
 def fit_space(
@@ -365,10 +389,36 @@ def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterato
     progress(f"encoding {space.name}", len(ids), len(ids))
 
 
-def _choose_coder(space: Space, labels: bool) -> str:
-    """The coder that `codes` stands for: with enough labels, one that learns from labels."""
-    counts = Counter(label for (label,) in labels_of(space).values())
-    return CODERS[labels or sum(n >= LABEL_MIN for n in counts.values()) > 1]
+def _choose_codes(spaces: Spaces, text: str, labels: bool, progress: Progress) -> tuple[str, str]:
+    """Replace `codes(…)` by a pipeline with one of `CODERS`, and give the reason; other texts do not change.
+
+    With enough labels, the coder is chosen on a held-out part of them. With `labels`, it always learns from labels.
+    """
+    specs = [] if text in spaces else parse_fit(text)[1]
+    if len(specs) != 1 or specs[0].name != CODES:
+        return text, ""
+    space, params = spaces.find(None), specs[0].params
+    candidates = [name for name in CODERS if takes_labels(name) or not labels]
+    candidates = [name for name in candidates if params.keys() <= signature(component("coder", name)).parameters.keys()]
+    if not candidates:
+        raise InputError(f"No coder that codes can stand for has all of the options {', '.join(params)}.")
+    by_item = labels_of(space)
+    counts = Counter(name for (name,) in by_item.values())
+    ids = np.array(sorted(item for item, (name,) in by_item.items() if counts[name] >= LABEL_MIN), np.int64)
+    coder = next((name for name in candidates if takes_labels(name) == labels), candidates[0])
+    why = f"too few labels to compare coders: fewer than two have {LABEL_MIN} pictures"
+    if sum(n >= LABEL_MIN for n in counts.values()) > 1:
+        ids = ids[: _max_rows(space)]
+        others = np.setdiff1d(space.feature.row_ids()[:CHOICE_ROWS], np.array(sorted(by_item), np.int64))
+        found = choose_coder(
+            {name: create("coder", Spec(name, params)) for name in candidates},
+            np.asarray(space.feature_rows.vectors(ids), np.float32),
+            np.array([by_item[item][0] for item in ids.tolist()]),
+            space.feature_rows.vectors(others) if len(others) else None,
+            progress,
+        )
+        coder, why = found.name, f"mAP on held-out labels: {found}"
+    return f"{CODES} = {space.specs[0]} | {Spec(coder, params)}", f"chose {coder} ({why})"
 
 
 def _has_labels(space: Space) -> bool:

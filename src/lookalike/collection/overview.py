@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from lookalike.collection.classes import ClassSummary
-from lookalike.collection.fitting import fitted_on_which
+from lookalike.collection.fitting import fit_summary, fitted_on_which
 from lookalike.collection.planning import measure, search_seconds
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
@@ -243,6 +243,7 @@ def _space_stats(space: Space) -> dict[str, Any]:
         "state": space.state,
         "fitted_on": space.fitted_on,
         "fitted_which": fitted_on_which(space),
+        "fit_summary": fit_summary(space),
         "feature_fitted_on": space.feature.fitted_on,
         "bytes": space.bytes,
         "bytes_per_picture": space.bytes_per_picture,

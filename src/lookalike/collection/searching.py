@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy, unit_rows
-from lookalike.collection.resolve import Example, pixels, select, vectors
+from lookalike.collection.resolve import Example, item_of, pixels, select, vectors
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import takes_negatives
 from lookalike.errors import ImageError, InputError, NoCollectionError
@@ -30,6 +30,9 @@ NEGATIVE_WEIGHT = 0.5
 
 RERANKED, RERANK_MAX = 200, 1_000
 """Results that are re-ranked, at least and at most."""
+
+SAME = 1e-3
+"""Vectors closer than this share of their length are those of the same picture: only rounding differs."""
 
 WINDOWS = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
 """Width and height of a window as a share of the picture, and windows per side: neighbours overlap by half."""
@@ -164,7 +167,10 @@ def find_pooled(spaces: Spaces) -> Space:
 
 
 def explain(space: Space, example: Example, k: int) -> list[Push]:
-    """The k negatives of a space with the most influence on a picture, strongest first; see `Slem.pushes`."""
+    """The k negatives of a space with the most influence on a picture, strongest first; see `Slem.pushes`.
+
+    The picture itself, and pictures with the same vector, are left out even if they are in the pool.
+    """
     check_count("k", k)
     chain, name = space.chain, space.name
     X = vectors(space.feature, [example])  # (1, d)
@@ -174,7 +180,7 @@ def explain(space: Space, example: Example, k: int) -> list[Push]:
     pools = space.store.vectors.pools(name)
     if not chain.fitted or not pools:
         raise InputError(f"Space '{name}' has no negative pool yet. Run: lookalike fit {name}")
-    pusher = _Pusher(chain.transforms[: pooled[-1]], X)
+    pusher = _Pusher(chain.transforms[: pooled[-1]], X, item_of(space.store, example))
     found: list[Push] = []
     for source, ids in pools:
         if source is None:
@@ -185,21 +191,27 @@ def explain(space: Space, example: Example, k: int) -> list[Push]:
             pushes = _hardest(spaces.get(chain.specs[0]), ids, pusher, k) if chain.specs[0] in spaces else []
         found += [replace(push, collection=source) for push in pushes]
     if not found:
-        raise InputError(f"All negatives of space '{name}' were removed. Run: lookalike fit {name}")
+        raise InputError(
+            f"All negatives of space '{name}' were removed or show this picture. Run: lookalike fit {name}"
+        )
     return sorted(found, key=lambda push: (-push.push, push.id))[:k]
 
 
 class _Pusher:
     """The transforms of a chain up to the one with a pool, and the picture's input to that one."""
 
-    def __init__(self, steps: Sequence[Transform], X: Vectors):
+    def __init__(self, steps: Sequence[Transform], X: Vectors, item: int | None):
         self._earlier = steps[:-1]
         self._step: Any = steps[-1]
+        self._x, self._item = X, item
         self._row = self._transform(X)  # (1, D)
 
-    def pushes(self, negatives: Vectors) -> NDArray[np.float64]:
-        """The influence (n,) of negatives, vectors (n, d) of the feature."""
-        return np.asarray(self._step.pushes(self._row, self._transform(negatives))[0], np.float64)
+    def pushes(self, ids: Ids, negatives: Vectors) -> NDArray[np.float64]:
+        """The influence (n,) of negatives, vectors (n, d) of the feature; −∞ for the picture itself."""
+        pushes = np.asarray(self._step.pushes(self._row, self._transform(negatives))[0], np.float64)
+        away = np.linalg.norm(negatives - self._x, axis=1)  # (n,)
+        pushes[(ids == self._item) | (away <= SAME * np.linalg.norm(self._x))] = -np.inf
+        return pushes
 
     def _transform(self, X: Vectors) -> Any:
         for step in self._earlier:
@@ -208,12 +220,13 @@ class _Pusher:
 
 
 def _hardest(feature: Space, ids: Ids, pusher: _Pusher, k: int) -> list[Push]:
-    """The k items with the most influence, without removed items."""
+    """The k items with the most influence, without removed items and the picture itself."""
     index = feature.rows
     ids = np.intersect1d(ids, index.ids, assume_unique=True)
     parts = chunks(len(ids), row_bytes=32 * (index.dim or 1))
-    pushes = np.concatenate([np.empty(0), *(pusher.pushes(index.vectors(ids[part])) for part in parts)])  # (n,)
-    best = np.argsort(-pushes, kind="stable")[:k]
+    found = [pusher.pushes(ids[part], index.vectors(ids[part])) for part in parts]
+    pushes = np.concatenate([np.empty(0), *found])  # (n,)
+    best = np.argsort(-pushes, kind="stable")[: min(k, int(np.isfinite(pushes).sum()))]
     paths = feature.store.items.first_paths(ids[best].tolist())
     return [Push(int(ids[i]), paths.get(int(ids[i])), float(pushes[i])) for i in best]
 

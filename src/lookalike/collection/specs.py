@@ -21,8 +21,8 @@ from lookalike.types import Matches, OneOf, SpecOf, needs_fit, needs_labels
 CODES = "codes"
 """Placeholder for a coder in the argument of a fit: the collection chooses one of `CODERS`."""
 
-CODERS = ("itq", "tsvm")
-"""The coders that `codes` stands for: without enough labels, and with enough."""
+CODERS = ("pq", "itq", "tsvm", "sdh")
+"""The coders that `codes` stands for: the best on a held-out part of the labels, or the first without labels."""
 
 Rule: TypeAlias = OneOf | Matches | SpecOf
 """A restriction of the text that an option accepts."""

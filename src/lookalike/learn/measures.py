@@ -60,7 +60,7 @@ def mean_average_precision(X: Array, y: NDArray[np.int64]) -> float:
     1.0
     """
     unit = unit_rows(X)
-    return _retrieval_precision(lambda part: -(unit[part] @ unit.T), y)
+    return ranked_precision(lambda part: -(unit[part] @ unit.T), y)
 
 
 def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
@@ -70,19 +70,25 @@ def retrieval(Z: Array, y: NDArray[np.int64]) -> float:
     1.0
     """
     squares = namespace(Z).sum(Z * Z, axis=1)
-    return _retrieval_precision(lambda part: squares[None, :] - 2 * (Z[part] @ Z.T), y)
+    return ranked_precision(lambda part: squares[None, :] - 2 * (Z[part] @ Z.T), y)
 
 
-def _retrieval_precision(distances: Callable[[slice], Array], y: NDArray[np.int64]) -> float:
-    """Return the mean average precision of n rows as queries; `distances(part)` returns those to all rows, (m, n)."""
+def ranked_precision(distances: Callable[[slice], Array], y: NDArray[np.int64]) -> float:
+    """Return the mean of `ranked_precisions`; 0 if no row has a relevant one."""
+    every = ranked_precisions(distances, y)
+    return float(every.mean()) if len(every) else 0.0
+
+
+def ranked_precisions(distances: Callable[[slice], Array], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the average precision of n rows as queries for the other rows of their label; y as in `alike`.
+
+    `distances(part)` returns the distances of some rows to all, (m, n). Rows without a relevant row are left out.
+    """
     n = len(y)
-    if n < 2:
-        return 0.0
-    found: list[NDArray[np.float64]] = []
-    for part in chunks(n, row_bytes=48 * n):
+    found: list[NDArray[np.float64]] = [np.empty(0)]
+    for part in chunks(n if n > 1 else 0, row_bytes=48 * n):
         D = as_numpy(distances(part)).astype(np.float64)  # (m, n)
         D[np.arange(len(D)), np.arange(part.start, part.stop)] = np.inf  # rank the query itself last
         order = np.argsort(D, axis=1, kind="stable")[:, :-1]
         found.append(precisions(np.take_along_axis(alike(y, part), order, axis=1)))  # (m, n - 1)
-    every = np.concatenate(found)
-    return float(every.mean()) if len(every) else 0.0
+    return np.concatenate(found)

@@ -50,6 +50,7 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     """
 
+    dim: int  # never None
     _limits = LIMITS
 
     centroids_: Array

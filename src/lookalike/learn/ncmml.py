@@ -2,7 +2,8 @@
 
 Mensink et al. 2013, "Large scale metric learning for distance-based image classification on open ended data sets"
 (ncm), Eq. 3–10, and Eq. 27 for the form with inner products. The module contains the estimators and the likelihood that
-they, and NCMC with several centroids per class, maximise.
+they, and NCMC with several centroids per class, maximise. Without a dimension, `Ncmml` chooses a metric for new
+classes: see `new_classes`.
 """
 
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
-from lookalike.learn.labels import MAX_HELD_OUT
+from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace, unit_rows
+from lookalike.errors import InputError
+from lookalike.learn.labels import MAX_HELD_OUT, encode_labels
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
-from lookalike.learn.rows import Picked, Rows, means_by_label, project
+from lookalike.learn.new_classes import choose_metric, describe
+from lookalike.learn.rows import Picked, Rows, check_source, means_by_label, project
 from lookalike.learn.training import Callback, Curve, Problem, Start, Step, TrainedProjection, find_start
 from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit
 from lookalike.types import Array, OneOf
@@ -93,9 +96,14 @@ class Ncmml(TrainedProjection):
     Maximises the mean of ln p(y|x), p(c|x) ∝ exp(−½‖Wx − Wμ_c‖²), by mini-batch descent from `find_start`. Euclidean
     distance after `transform` is the learned metric. New classes do not require training.
 
+    The maximum suits the classes of the training rows; for other classes, plain vectors are often better. Without
+    `dim`, W is therefore chosen on held-out classes, by `new_classes.choose_metric`: rows are whitened within classes,
+    less or more strongly, or not at all if that is not clearly better, then reduced to at most 256 dimensions and
+    scaled to unit length. There is no descent, and all parameters except `random_state` are ignored.
+
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1), n the number of training rows.
+    dim : output dimension. D = min(dim, d, n - 1), n the number of training rows. None: a metric for new classes.
     rate : step size, for rows scaled to a variance of one along the first direction of the whitened rows.
     batch : rows per step.
     max_iterations : maximum number of steps.
@@ -113,6 +121,8 @@ class Ncmml(TrainedProjection):
     classes_ : (C,) sorted labels, NumPy.
     means_ : (C, d) float32, the mean of all rows of each class.
     curve_ : (t, 3) float64, NumPy; step, mean loss since the previous validation, and score of each validation.
+    bias_ : (D,) float32, trials_ : (t, 3) float64, strength_ : float; without `dim`, instead of `curve_`: see
+        `new_classes.Metric`.
 
     Examples
     --------
@@ -127,6 +137,9 @@ class Ncmml(TrainedProjection):
     """
 
     means_: Array
+    bias_: Array
+    trials_: NDArray[np.float64]
+    strength_: float
 
     _limits = LIMITS
     _every, _patience = 10, 25
@@ -134,7 +147,7 @@ class Ncmml(TrainedProjection):
 
     def __init__(
         self,
-        dim: int = 64,
+        dim: int | None = None,
         rate: float = 0.3,
         batch: int = 1_000,
         max_iterations: int = 5_000,
@@ -161,13 +174,38 @@ class Ncmml(TrainedProjection):
         """Fit to rows (n, d) and labels (n,) of at least 2 classes.
 
         `held`, rows and labels, replaces the validation set of X; for "map" its labels can be of any classes.
-        `callback(step, loss, score)` is called at each validation.
+        `callback(step, loss, score)` is called at each validation. Both need `dim`.
         """
+        if self.dim is None:
+            if held is not None or callback is not None:
+                raise InputError("held and callback need a dimension, such as dim=64. Got dim=None.")
+            return self._choose(X, y)
         problem = self._problem(X, y, held, MAX_HELD_FOR_MAP if self.measure == "map" else MAX_HELD_OUT)
-        start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
+        start = find_start(problem.rows, problem.labels, self.dim, problem.random)
         self.means_ = class_means(problem.X, problem.codes, len(problem.classes), start.W)
         self.W_, curve = self._learn(problem, start, self.means_, callback)
         self.classes_, self.curve_ = problem.classes, curve.table()
+        return self
+
+    def transform(self, X: Rows) -> Array:
+        """Project rows (n, d) to (n, D) float32; without `dim`, to unit length."""
+        Z = super().transform(X)
+        if not hasattr(self, "bias_"):
+            return Z
+        return unit_rows(Z + like(Z, self.bias_))
+
+    def summary(self) -> str:
+        """Describe the metric that was chosen without `dim`; empty with `dim`."""
+        return describe(self.strength_, self.trials_) if hasattr(self, "trials_") else ""
+
+    def _choose(self, X: Rows, y: Array | None) -> Self:
+        """Fit a metric for new classes."""
+        self._check_options(without="dim")
+        X = check_source(self, X, reset=True, min_rows=2)
+        self.classes_, codes = encode_labels(y, X.shape[0])
+        metric = choose_metric(X, codes, np.random.default_rng(self.random_state))
+        self.W_, self.bias_, self.strength_, self.trials_ = metric
+        self.means_ = class_means(X, codes, len(self.classes_), self.W_)
         return self
 
     def _learn(self, problem: Problem, start: Start, means: Array, callback: Callback | None) -> tuple[Array, Curve]:
@@ -239,7 +277,8 @@ class Ncmml(TrainedProjection):
 class NcmmlDot(Ncmml):
     """NCMML with inner products and one bias per class (Eq. 27): its steps are faster if `batch` is below `dim`.
 
-    Everything else is as in `Ncmml`. The biases are used only in training; afterwards, −½‖Wμ_c‖² replaces them.
+    Everything else is as in `Ncmml` with `dim`. The biases are used only in training; afterwards, −½‖Wμ_c‖² replaces
+    them.
 
     Examples
     --------
@@ -250,6 +289,18 @@ class NcmmlDot(Ncmml):
     """
 
     _likelihood = InnerProducts
+
+    def __init__(
+        self,
+        dim: int = 64,
+        rate: float = 0.3,
+        batch: int = 1_000,
+        max_iterations: int = 5_000,
+        validation: float = 0.2,
+        measure: Annotated[str, OneOf(MEASURES)] = "top1",
+        random_state: int = 0,
+    ):
+        super().__init__(dim, rate, batch, max_iterations, validation, measure, random_state)
 
 
 def class_means(rows: Rows, y: NDArray[np.int64], C: int, W: Array) -> Array:

@@ -204,7 +204,6 @@ class TrainedProjection(Projection):
     """
 
     batch: int
-    dim: int
     max_iterations: int
     measure: str = "top1"
     random_state: int
@@ -220,10 +219,7 @@ class TrainedProjection(Projection):
 
     def _problem(self, X: Rows, y: Array | None, held: tuple[Rows, Array] | None, max_held: int) -> Problem:
         """Check options, rows and labels; hold out a share of each class unless `held`, rows and labels, is given."""
-        check_limits(self, self._limits)
-        for name, allowed in self._choices.items():
-            if getattr(self, name) not in allowed:
-                raise UnknownNameError(name, str(getattr(self, name)), allowed)
+        self._check_options()
         X = check_source(self, X, reset=True, min_rows=2)
         classes, codes = encode_labels(y, X.shape[0])
         random = np.random.default_rng(self.random_state)
@@ -235,6 +231,13 @@ class TrainedProjection(Projection):
         rows = Picked(X, kept) if len(out) else X
         repeats = len(out) > 0 and len(codes) <= MAX_REPEATED
         return Problem(X, codes, classes, rows, codes[kept], Picked(X, out), codes[out], repeats, random)
+
+    def _check_options(self, without: str = "") -> None:
+        """Raise InputError if an option, other than `without`, has a value that is not allowed."""
+        check_limits(self, {name: limit for name, limit in self._limits.items() if name != without})
+        for name, allowed in self._choices.items():
+            if getattr(self, name) not in allowed:
+                raise UnknownNameError(name, str(getattr(self, name)), allowed)
 
     def _train(
         self,
@@ -311,8 +314,8 @@ def find_start(X: Rows, y: NDArray[np.int64], dim: int, random: np.random.Genera
         rows, chosen = xp.concat([rows, rows]), np.repeat(chosen, 2)
     present, codes = np.unique(y[chosen], return_inverse=True)
     means = means_by_label(rows, codes, len(present))  # (C, d)
-    U, spread, lam = _within(rows - means[like(rows, codes)], len(present))
-    kept = lam / (spread + lam)  # (r,)
+    U, spread, unit = spread_within(rows - means[like(rows, codes)], len(present))
+    kept = LAM * unit / (spread + LAM * unit)  # (r,)
 
     def whiten(some: Array) -> Array:
         return some - ((some @ U.T) * (1 - kept**0.5)) @ U
@@ -336,12 +339,12 @@ def find_start(X: Rows, y: NDArray[np.int64], dim: int, random: np.random.Genera
     return Start(W, mean, first or 1.0, total or 1.0, U, kept)
 
 
-def _within(off: Array, C: int) -> tuple[Array, Array, float]:
-    """Return directions (r, d), variances (r,) and λ of rows minus the means of their C classes, (n, d)."""
+def spread_within(off: Array, C: int) -> tuple[Array, Array, float]:
+    """Return directions (r, d), variances (r,) and the mean variance of rows minus the means of their C classes."""
     xp, (n, d) = namespace(off), off.shape
     share = (n - 1) / max(n - C, 1)  # corrects for estimating the means
-    lam = LAM * share * float(xp.sum(off * off)) / (n - 1) / d
-    if not lam:
+    unit = share * float(xp.sum(off * off)) / (n - 1) / d
+    if not unit:
         return off[:0], off[:0, 0], 1.0  # classes of one row each, or of equal rows: no whitening
     _, U, variances = principal(off, min(n, d, MAX_WHITENED))
-    return U, share * variances, lam
+    return U, share * variances, unit
