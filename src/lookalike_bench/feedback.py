@@ -475,10 +475,10 @@ def _mnist(folder: Path, progress: Progress) -> LabelledVectors:  # noqa: ARG001
 
 
 SETS: dict[str, Callable[[Path, Progress], LabelledVectors]] = {
-    "coil100": _coil("deep"),
-    "corel5k": _corel("deep"),
+    "coil100": _coil("deep-plain"),
+    "corel5k": _corel("deep-plain"),
     "mnist": _mnist,
-    "corel5k-small": _corel("deep"),
+    "corel5k-small": _corel("deep-plain"),
     "coil100-classic": _coil("classic"),
     "corel5k-classic": _corel("classic"),
 }
