@@ -129,12 +129,11 @@ class Derived:
 def _read(file: Path) -> DerivedValue | None:
     try:
         found = json.loads(file.read_bytes())
-        version, value = str(found["version"]), found["value"]
+        version, value = str(found.pop("version")), found.pop("value")
         digest = _digest([version, value])
-        return (
-            DerivedValue(version, value) if found.get("digest", digest) == digest else None
-        )  # files of older versions have no digest
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        # Files of older versions have no digest. Another key is a damaged one.
+        return DerivedValue(version, value) if found in ({}, {"digest": digest}) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
