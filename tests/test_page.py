@@ -242,18 +242,25 @@ def test_a_new_user_gets_to_a_named_class_by_mouse(site, address):
     heading(page, "“sunset”")
     click(page.locator(".grid a.pic").first)
     click(page.get_by_role("button", name="Start a session"))
+    found = 1
     for _ in range(2):
         expect(page.locator(".judge .tile")).to_have_count(9)
-        for tile in page.locator('.judge [data-focus][aria-label^="sunset"]').all():
-            click(tile)
-        click(page.get_by_role("button", name="No to the rest"))
+        matches = page.locator('.judge [data-focus][aria-label^="sunset"]').count()
+        fewer, more = ("No", "Yes") if matches > 4 else ("Yes", "No")
+        for tile in page.locator(".judge .tile").all():
+            if (tile.locator('[aria-label^="sunset"]').count() > 0) == (fewer == "Yes"):
+                click(tile.get_by_role("button", name=f"{fewer}:"))
+        click(page.get_by_role("button", name=f"{more} to the rest"))
         expect(page.get_by_role("button", name="No to the rest")).to_be_disabled()
+        found += matches
+        if found == MANY:
+            break
         click(page.get_by_role("button", name="Next round"))
         expect(page.locator('.judge [data-mark="yes"], .judge [data-mark="no"]')).to_have_count(0)
         if page.get_by_role("button", name="Yes to these").is_visible():
+            click(page.get_by_role("button", name="Yes to these"))
             break
     shoot(page, "session-light")
-    click(page.get_by_role("button", name="Yes to these"))
     expect(page.locator(".gauge")).to_contain_text(f"you have found {MANY}", ignore_case=True)
     page.locator("[name=name]").fill("sunsets")
     click(page.get_by_role("button", name="Save as class"))

@@ -12,6 +12,7 @@ import { showReadOnly } from "./read_only_session.js";
 import { go, link } from "./router.js";
 import { gauge, history } from "./session_progress.js";
 import { SessionState } from "./session_state.js";
+import { MARKS } from "./tile.js";
 import { empty, lead, waiting } from "./view_parts.js";
 import { why } from "./why.js";
 
@@ -54,7 +55,11 @@ class SessionView {
     this.story.addEventListener("toggle", () => this.#showHistory());
     this.undoButton = button("undo", "Undo", () => this.undo());
     this.nextButton = button("next", "Next round", () => this.next(), { class: "main" });
-    this.restButton = button("no", "No to the rest", () => this.rest(), { title: "Mark all unmarked pictures as no" });
+    this.restButtons = ["yes", "no"].map((kind) =>
+      button(kind, `${MARKS[kind]} to the rest`, () => this.rest(kind), {
+        title: `Mark all unmarked pictures as ${kind}`,
+      }),
+    );
     this.none = empty("There are no more questions. Save the result as a class, or mark some of the best so far.");
     this.busy = h("div", { class: "busy", hidden: true }, waiting("Learning from your answers…"));
     this.nameButton = button("classes", "Save as class", null, { type: "submit" });
@@ -103,7 +108,7 @@ class SessionView {
     const { round, marks } = state;
     for (const tile of [...this.tiles.values()].flat()) tile.draw();
     const open = (round?.questions ?? []).filter(({ id }) => !marks.has(id)).length;
-    this.restButton.disabled = !open;
+    for (const one of this.restButtons) one.disabled = !open;
     this.undoButton.disabled = marks.size === 0;
     this.nameButton.disabled = !state.found;
     const sure = this.#unmarked();
@@ -154,10 +159,10 @@ class SessionView {
     return attempt(() => this.state.mark([id], kind));
   }
 
-  rest() {
+  rest(kind) {
     const ids = this.state.round.questions.map(({ id }) => id).filter((id) => !this.state.marks.has(id));
     this.nextButton.focus({ preventScroll: true });
-    return attempt(() => this.state.mark(ids, "no"));
+    return attempt(() => this.state.mark(ids, kind));
   }
 
   #unmarked() {
@@ -249,7 +254,7 @@ function layout(view) {
         view.questions.element,
         view.none,
         view.busy,
-        h("div", { class: "acts" }, view.undoButton, view.restButton, view.nextButton),
+        h("div", { class: "acts" }, view.undoButton, view.restButtons, view.nextButton),
         h("p", { class: "quiet hint" }, "Click a picture for yes; click it again for no. ", keyHints()),
         view.hints,
         h(
