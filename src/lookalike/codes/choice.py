@@ -11,9 +11,9 @@ from lookalike.learn.measures import ranked_precision
 from lookalike.types import Coder, Progress, Vectors, needs_labels, silent
 
 HELD_OUT = 0.3
-"""Share of the rows of each label on which coders are compared: each searches the others."""
+"""Share of the rows of each label on which coders are compared: each of them is a query for the others."""
 CLASSES, ROWS = 100, 3_000
-"""Maximum number of labels and of rows for the comparison, sampled at random, so that it takes bounded time."""
+"""Maximum number of labels and of rows for the comparison, sampled at random, to bound its time."""
 
 
 class Choice(NamedTuple):
