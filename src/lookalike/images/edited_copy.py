@@ -84,14 +84,14 @@ def _residual(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> float:
     light, red, blue, other, other_red, other_blue = (part[full] for part in blocks)
     if full.sum() < MIN_COVERED * len(full):
         return UNRELATED
-    kept = np.ones(len(light), bool)
+    matching = np.ones(len(light), bool)
     for _ in range(3):  # the change of light is estimated from the blocks that match
-        gain = np.cov(light[kept].ravel(), other[kept].ravel())[0, 1] / (other[kept].var() + 1e-6)
-        errors = ((light - light[kept].mean() - gain * (other - other[kept].mean())) ** 2).mean(axis=1)
+        gain = np.cov(light[matching].ravel(), other[matching].ravel())[0, 1] / (other[matching].var() + 1e-6)
+        errors = ((light - light[matching].mean() - gain * (other - other[matching].mean())) ** 2).mean(axis=1)
         errors += 4 * ((red - other_red) ** 2 + (blue - other_blue) ** 2).mean(axis=1)
-        kept = errors <= np.quantile(errors, MIN_MATCHING)
-    spread = math.sqrt(light[kept].var())
-    return float(np.sqrt(errors[kept].mean()) / (spread + 2))
+        matching = errors <= np.quantile(errors, MIN_MATCHING)
+    spread = math.sqrt(light[matching].var())
+    return float(np.sqrt(errors[matching].mean()) / (spread + 2))
 
 
 def _blocks(image: NDArray[Any]) -> NDArray[Any]:

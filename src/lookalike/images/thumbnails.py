@@ -78,15 +78,15 @@ def find_places(
         # Fine stripes and grids look different at 16 pixels: assume that little was cropped.
         if max(tried)[0] < MIN_FINE:
             swapped = bool(around[i] > inside[i])
-            whole = _whole(1 / ratios[i] if swapped else ratios[i])
-            tried.append((*_refine(*((others[i], ones[i]) if swapped else (ones[i], others[i])), whole), swapped))
+            box = _centred_box(1 / ratios[i] if swapped else ratios[i])
+            tried.append((*_refine(*((others[i], ones[i]) if swapped else (ones[i], others[i])), box), swapped))
         correlation, box, swapped = max(tried)
         if correlation >= MIN_FINE:
             found[i] = Place(swapped, *(length / SIDE for length in box))
     return found
 
 
-def _whole(ratio: float) -> tuple[int, int, int, int]:
+def _centred_box(ratio: float) -> tuple[int, int, int, int]:
     """Return the box of a part of the largest size, in the middle of the whole."""
     width, height = round(COARSE_SIDE * min(1, ratio)), round(COARSE_SIDE * min(1, 1 / ratio))
     return (COARSE_SIDE - width) // 2, (COARSE_SIDE - height) // 2, width, height
