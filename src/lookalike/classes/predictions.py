@@ -152,7 +152,7 @@ def label_weights(scores: Scores, codes: NDArray[np.int64], temperature: float) 
     """Return the probability that each label is right, (n,), from scores (n, C), if a share of them is random.
 
     >>> label_weights(np.array([[9.0, 0.0], [9.0, 0.0]]), np.array([0, 1]), 1.0).round(2).tolist()
-    [1.0, 0.0]
+    [0.95, 0.0]
     """
     scaled = (scores - scores.max(axis=1, keepdims=True)) / temperature
     chances = np.exp(scaled)
