@@ -67,7 +67,7 @@ def real(sources: list[tuple[str, str]], tier: str, workers: int | None) -> dict
 
 
 def synthetic(n: int) -> dict[str, object]:
-    """Compare random thumbnails whose random vectors are near."""
+    """Find the groups of random thumbnails with random vectors."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(n // 10, 256)).astype(np.float32)
     X = unit_rows(np.repeat(centres, 10, axis=0) + 0.8 * rng.normal(size=(n // 10 * 10, 256)).astype(np.float32))
@@ -102,7 +102,7 @@ def synthetic(n: int) -> dict[str, object]:
 
 
 def report(n: int, start: float, cpu: float) -> dict[str, object]:
-    """Return the time since `start`, and the memory."""
+    """Return the time since `start`, the CPU time since `cpu`, and the memory of the process."""
     used = sum(os.times()[:4]) - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {

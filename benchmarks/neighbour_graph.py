@@ -60,18 +60,18 @@ def main() -> None:
 
 def patches(data: Path, n: int) -> Vectors:
     """Patches of pictures, (at least n, 256)."""
-    local, pca, kept, count = EfficientNetMaps(), None, [], 0
+    local, pca, found, count = EfficientNetMaps(), None, [], 0
     images = pictures(data)
     while count < n:
         batch = [image for _, image in zip(range(FIT_PICTURES if pca is None else BATCH), images, strict=False)]
         if not batch:
-            raise SystemExit(f"{data} has only {count:,} patches. Give a smaller number.")
+            raise SystemExit(f"{data} has only {count:,} patches. Choose a smaller --rows.")
         X = np.concatenate([one.X for one in local.describe([local.prepare(image) for image in batch])])
         if pca is None:
             pca = PCA(dim=256).fit(X)
-        kept.append(L2().transform(pca.transform(X)))
+        found.append(L2().transform(pca.transform(X)))
         count += len(X)
-    return np.concatenate(kept)
+    return np.concatenate(found)
 
 
 def pictures(data: Path) -> Iterator[Pixels]:

@@ -45,13 +45,13 @@ def test_sessions_follow_the_protocol():
     assert outcome.precision[:, -1].mean() > outcome.precision[:, 0].mean()
     assert_array_equal(outcome.scored, 1.0)
     assert len(outcome.ms) == feedback.TIMED
-    told = ~np.isnan(outcome.width)
-    assert told[:, -1].any()
-    assert not told[:, 0].any()  # a single positive mark is not enough for an estimate
-    assert np.all(outcome.width[told] >= 1)
-    assert np.isin(outcome.coverage[told], (0, 1)).all()
-    assert np.all(outcome.bias[told] > 0)
-    assert np.isnan(outcome.bias[~told]).all()
+    estimated = ~np.isnan(outcome.width)
+    assert estimated[:, -1].any()
+    assert not estimated[:, 0].any()  # a single positive mark is not enough for an estimate
+    assert np.all(outcome.width[estimated] >= 1)
+    assert np.isin(outcome.coverage[estimated], (0, 1)).all()
+    assert np.all(outcome.bias[estimated] > 0)
+    assert np.isnan(outcome.bias[~estimated]).all()
     assert np.all(np.diff(outcome.found, axis=1) >= 0)
     assert outcome.found[:, 0] == pytest.approx(1 / 40)
 

@@ -264,7 +264,7 @@ def test_none_of_these_is_possible_once_a_class_has_two_pictures(store, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["ncm", "second", "ncmc"])
-def test_two_pictures_per_class_are_enough_to_tell_own_pictures_from_others(tmp_path, kind):
+def test_two_pictures_per_class_are_enough_to_separate_own_pictures_from_others(tmp_path, kind):
     draw = np.random.default_rng(4)
     centres = draw.normal(size=(20, 16)) * 3
     truth = np.repeat(np.arange(20), 8)

@@ -240,7 +240,7 @@ def test_options_and_labels_restrict_the_coders_that_are_compared(filled):
     assert " pq " not in filled.fit("codes(bits=8)", labels=True).notes["codes"]
     filled.remove_space("codes")
     with pytest.raises(
-        InputError, match="No coder that codes can stand for has all of the options anchors, iterations, C"
+        InputError, match="None of the coders that 'codes' chooses from has all of the options anchors, iterations, C"
     ):
         filled.fit("codes(anchors=20, iterations=3, C=1)")
 

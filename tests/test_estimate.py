@@ -32,13 +32,13 @@ def simulate(target, strategy, rounds=8):
 
 @pytest.mark.parametrize("strategy", ["mix", "maximum"])
 def test_the_interval_contains_the_true_number_however_questions_are_chosen(strategy):
-    told = [played for target in range(8) for played in simulate(target, strategy)[3:]]
-    known = [played.estimate for played in told]
+    outcomes = [played for target in range(8) for played in simulate(target, strategy)[3:]]
+    known = [played.estimate for played in outcomes]
     assert all(known)
     assert np.mean([some.low <= 60 <= some.high for some in known]) >= 0.8
     assert 0.8 < np.median([some.likely / 60 for some in known]) < 1.25
     assert np.median([some.high / some.low for some in known]) < 4
-    for played in told:
+    for played in outcomes:
         assert played.found <= played.estimate.low <= played.estimate.likely <= played.estimate.high <= 480
 
 

@@ -111,7 +111,7 @@ def test_an_interrupted_update_continues_from_its_checkpoint(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "other"])
-def test_a_damaged_graph_is_refused(tmp_path, damage):
+def test_a_damaged_graph_is_rejected(tmp_path, damage):
     graph, file = NeighbourGraph(), tmp_path / "graph"
     graph.update(np.arange(30), lambda ids: ids[:, None].astype(np.float32))
     graph.save(file)

@@ -28,7 +28,7 @@ def test_new_classes_are_found_better_than_by_plain_vectors():
     assert metric.summary().startswith("whitened within labels, λ = 0.3 (mAP on held-out labels ")
 
 
-def test_plain_vectors_are_kept_if_no_metric_is_clearly_better():
+def test_plain_vectors_are_used_if_no_metric_is_clearly_better():
     X, y = classes(20, spread=0.7)  # the same noise in every direction
     metric = Ncmml().fit(X, y)
     assert metric.strength_ == np.inf

@@ -115,7 +115,7 @@ def test_memberships_without_strangers_or_rows():
     assert Membership().chances(np.array([0.0, np.inf])).tolist() == [1, 1]
     single = fit_membership(rows, np.empty(0), rows + 2).chances(np.array([1.0, 3.0]))  # unlabelled rows are strangers
     assert single[0] > 0.7 > 0.3 > single[1]
-    upside_down = fit_membership(rows + 2, rows, np.empty(0))  # a distance that says nothing
+    upside_down = fit_membership(rows + 2, rows, np.empty(0))  # a distance without information
     np.testing.assert_allclose(upside_down.chances(np.array([0.0, 9.0])), 0.5)
     given = fit_membership(np.repeat(rows, 4), rows + 2, None)  # the share of members is that of these rows
     assert given.chances(np.array([2.0])) > fit_membership(np.repeat(rows, 4), rows + 2, rows[:0]).chances(

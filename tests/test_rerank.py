@@ -7,6 +7,8 @@ from lookalike.errors import InputError
 from lookalike.index.rerank import rerank
 from reference import reranking
 
+KINDS = ("fish", "sunset")
+
 
 @pytest.mark.parametrize("m", [1, 3, 5, 8, 40, 90])
 def test_distances_equal_those_of_the_paper(m):
@@ -47,6 +49,3 @@ def test_results_of_codes_cannot_be_re_ranked(filled):
     filled.fit("codes = fourier() | itq(bits=16)")
     with pytest.raises(InputError, match="cannot be re-ranked, because it searches codes"):
         filled.search(int(filled.vectors()[0][0]), space="codes", rerank=True)
-
-
-KINDS = ("fish", "sunset")

@@ -150,9 +150,9 @@ def test_a_round_suggests_to_stop_only_when_a_class_is_complete():
         played for _, played in emulate(user, small, first, 7, lambda marks, turn: run_round(small, marks, turn=turn))
     ]
     assert rounds[0].stop is None
-    told = [played for played in rounds if played.stop and "nearly all" in played.stop]
-    assert told
-    assert min(played.found for played in told) >= 17
+    stopped = [played for played in rounds if played.stop and "nearly all" in played.stop]
+    assert stopped
+    assert min(played.found for played in stopped) >= 17
     assert classes[rounds[-1].best[:20]].max() == 0
 
 

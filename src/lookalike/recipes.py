@@ -23,7 +23,7 @@ RECIPES: dict[str, list[str]] = {
 }
 
 ABOUT: dict[str, str] = {
-    "deep": "the same kind of picture: EfficientNet-Lite0, GeM, centred PCA, smoothed by the nearest neighbours",
+    "deep": "the same kind of picture: EfficientNet-Lite0, GeM, centred PCA, averaged with the nearest neighbours",
     "deep-plain": "like deep, without smoothing: the vector of a picture does not depend on the others",
     "deep-views": "like deep, from two views of each picture: finds more, and takes longer to extract",
     "thing": "the same object: like deep, but whitened",

@@ -322,10 +322,10 @@ def marks_until(precision: Values, enough: float) -> Values:
 
 
 def stops(stop: Values, marked: Values, share: float) -> Values:
-    """How the rule "nearly all are found" did in each session; stop and marked are (s, rounds + 1).
+    """Whether the rule "nearly all are found" applied in each session, (s,); stop and marked are (s, rounds + 1).
 
-    For a share of at least 0.9: 1 if the rule fired, 0 if not, NaN if the session did not find that share. For a
-    smaller one: 1 if the rule fired before that share was found.
+    For a share of at least 0.9: 1 if the rule applied, 0 if not, NaN if the session did not find that share. For a
+    smaller one: 1 if the rule applied before that share was found.
 
     >>> stop, marked = np.array([[0.0, 1], [1, 1], [0, 0]]), np.array([[0.5, 1], [0.6, 0.7], [0.5, 0.96]])
     >>> stops(stop, marked, 0.95).tolist(), stops(stop, marked, 0.85).tolist()

@@ -1,4 +1,4 @@
-"""Open sets: how well classes reject pictures of other classes, and whether probabilities mean what they say.
+"""Open sets: how well classes reject pictures of other classes, and whether probabilities are calibrated.
 
 Rows are rules for "none of these", columns are datasets, numbers of labelled pictures per class, and measures.
 
@@ -33,7 +33,7 @@ LABELLED = (2, 5, 10)
 DIM, EACH, REPEATS, REJECT, NOISE, BACKGROUND = 256, 100, 20, 0.05, 0.1, 1_000
 MEASURES = ("auroc", "own", "strangers", "ece", "ece-noise")
 CURVE = (1, 2, 5, 10, 20, 40)
-"""Per cents of own pictures that are rejected, for the curve of rejected strangers."""
+"""Percentages of own pictures that are rejected, for the curve of rejected strangers."""
 BINS = (5, 15, 25, 35, 45, 55, 65, 75, 85, 95)
 """Middles of the bins of probabilities, in per cent, for the reliability diagram."""
 CURVE_LABELLED = 5
@@ -53,7 +53,7 @@ class Trial(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a rule says about the queries of a trial."""
+    """The results of a rule for the queries of a trial."""
 
     distances: Values  # (m,) larger for strangers
     threshold: float
@@ -249,8 +249,8 @@ def _calibration_error(found: Sequence[Outcome], seed: int) -> tuple[float, floa
     random = np.random.default_rng(seed)
     errors = [error(random.integers(0, len(pairs), len(pairs)).tolist()) for _ in range(200)]
     low, high = np.quantile(errors, [0.025, 0.975])
-    whole = error(range(len(pairs)))
-    return whole, min(float(low), whole), max(float(high), whole)
+    value = error(range(len(pairs)))
+    return value, min(float(low), value), max(float(high), value)
 
 
 def check(columns: Sequence[str], data: Path) -> None:
@@ -273,7 +273,7 @@ def _has(row: str, column: str) -> bool:
 
 BENCH = Bench(
     "openset",
-    "how well classes reject pictures of other classes, and whether probabilities are right",
+    "how well classes reject pictures of other classes, and whether probabilities are calibrated",
     tuple(RULES),
     COLUMNS,
     run,

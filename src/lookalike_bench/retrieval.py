@@ -97,8 +97,8 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
             inside, outside = describe_outside(wanted.dataset, recipe, data, wanted.is_outside, progress)
             X, labels = np.concatenate([inside.X, outside.X]), np.concatenate([inside.labels, outside.labels])
             database, queries = np.arange(len(inside.X)), np.arange(len(inside.X), len(X))
-        better = row.endswith(RERANK)
-        values = rank(X, labels, wanted.value, progress, queries=queries, database=database, reranks=better)
+        reranks = row.endswith(RERANK)
+        values = rank(X, labels, wanted.value, progress, queries=queries, database=database, reranks=reranks)
         scored = len(queries) * len(database)
     low, high = bootstrap(values, seed=seed)
     return Score(measure, mean(values), low, high, scored=scored)
@@ -116,7 +116,7 @@ def rank(
 ) -> Values:
     """Rank the database rows for each query row by Euclidean distance; return a value per query, (q,).
 
-    With `reranks`, the first 200 are re-ranked by their common neighbours.
+    With `reranks`, the first 200 results are re-ranked by the neighbours that they share with the query.
     """
     n = len(database)
     Y, classes = X[database], labels[database]  # (n, d), (n,)

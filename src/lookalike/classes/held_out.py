@@ -2,7 +2,7 @@
 
 A class of n images without one of them, x, has the mean μ' = (n μ − x) / (n − 1), so ‖x − μ'‖ = n / (n − 1) ‖x − μ‖.
 With a covariance, the scatter within classes becomes S' = S − n / (n − 1) (x − μ)(x − μ)ᵀ. In the eigenvectors of S,
-S' plus a ridge is a diagonal matrix minus a matrix of rank one, which the formula of Sherman and Morrison inverts.
+S' plus a ridge is a diagonal matrix minus a matrix of rank one, which the Sherman–Morrison formula inverts.
 Nothing is removed from the classes, and all distances come from matrix products.
 """
 
@@ -20,7 +20,7 @@ from lookalike.types import Array
 NO_SCATTER = 1e-9
 """Share of the scatter below which the other images have none, so that an image cannot be held out."""
 HELD_OUT_BYTES = 32 * 2**20
-"""Size of the distances computed at a time."""
+"""Maximum size of the distances that are computed at once."""
 
 Values = NDArray[np.float32] | NDArray[np.float64]
 
@@ -71,10 +71,11 @@ class HeldOut:
     def distances(self) -> Iterator[tuple[slice, Values]]:
         """Yield for chunks of rows the squared distances (m, C · k) to all cells; infinity: the cell has no other row.
 
-        The distance to the own cell is that expected for a new image: the mean of n − 1 rows is a little farther away
-        than that of n rows. NaN: without the row, there is no scatter. The priors of a hierarchy are not recomputed.
+        The distance to a row's own cell is that expected for a new image: the mean of n − 1 rows is a little farther
+        away than that of n rows. NaN: without the row, there is no scatter. The priors of a hierarchy are not
+        recomputed.
         """
-        for part, D in self._to(self.means):
+        for part, D in self._distances_to(self.means):
             D[:, ~self.known] = np.inf
             own = np.arange(len(D)), self.groups[part]
             D[own] = np.where(self.n[part] > 1, D[own] * self.growth[part], np.inf)
@@ -83,9 +84,9 @@ class HeldOut:
     def to_rows(self, points: Array) -> Iterator[tuple[slice, Values]]:
         """Yield for chunks of rows the squared distances (m, P) to points (P, d) in the same metric."""
         moved = as_numpy(points) - self.origin
-        yield from self._to(moved @ self.basis if self.freedom else moved)
+        yield from self._distances_to(moved @ self.basis if self.freedom else moved)
 
-    def _to(self, points: NDArray[Any]) -> Iterator[tuple[slice, Values]]:
+    def _distances_to(self, points: NDArray[Any]) -> Iterator[tuple[slice, Values]]:
         for part in chunks(len(self.rows), 8 * (len(points) + points.shape[1]), HELD_OUT_BYTES):
             yield part, self._mahalanobis(part, points) if self.freedom else self._euclidean(part, points)
 
@@ -96,7 +97,7 @@ class HeldOut:
         return D
 
     def _mahalanobis(self, part: slice, points: NDArray[np.float64]) -> Values:
-        """The distances of `ClassTable` without each row, which has its own scatter and its own ridge."""
+        """Distances by the metric of `ClassTable` without each row, which has its own scatter and its own ridge."""
         z, v = self.rows[part], self.offsets[part]
         a = (self.n / (self.n - 1.0))[part, None]  # (m, 1)
         size = self.values.sum() - a * np.sum(v**2, axis=1, keepdims=True)  # trace of S'
@@ -104,19 +105,19 @@ class HeldOut:
         W = 1 / (np.maximum(self.values, 0) + self.ridge * size / len(self.values))  # (m, d)
         direct = np.sum(W * z**2, axis=1)[:, None] - 2 * ((W * z) @ points.T) + W @ (points**2).T  # (m, P)
         along = np.sum(W * z * v, axis=1)[:, None] - (W * v) @ points.T
-        left = 1 - a * np.sum(W * v**2, axis=1, keepdims=True)
-        D: Values = (self.freedom - 1) * (direct + a * along**2 / left)
+        denominator = 1 - a * np.sum(W * v**2, axis=1, keepdims=True)
+        D: Values = (self.freedom - 1) * (direct + a * along**2 / denominator)
         np.maximum(D, 0, out=D)
         return D
 
 
 def _growth(n: Codes, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much the squared distance to the own mean, of n images including this one, grows for a new image.
+    """Return the factor from an image's squared distance to its own mean, of n images, to that of a new image.
 
     `weight` is that of a prior mean, in images. Without it, the result is (n + 1) / (n − 1): with variance σ² within
     the class, the expected distance is (1 − 1/n) σ² for one of the n images, and (1 + 1/n) σ² for a new one.
     """
     N = n + weight
     without = (N / (N - 1)) ** 2  # leaving the image out
-    again: NDArray[np.float64] = without * (1 + n / N**2) / (1 + (n - 1) / (N - 1) ** 2)
-    return again
+    growth: NDArray[np.float64] = without * (1 + n / N**2) / (1 + (n - 1) / (N - 1) ** 2)
+    return growth

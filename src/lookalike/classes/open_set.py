@@ -37,7 +37,8 @@ KINDS = ("ncm", "ncmc", "second")
 HELD_ROWS, HELD_SCORES = 20_000, 2**22
 """Maximum number of images, and of their scores, on which `fit` chooses the temperature and the threshold."""
 NEIGHBOURS, LEAST_NEIGHBOURS = 0.05, 20
-"""Share and minimum number of background images whose mean distance is typical; chosen on even classes of corel5k."""
+"""Share and minimum number of background images whose mean distance is typical; chosen on classes 0, 2, 4 … of
+corel5k."""
 ITSELF = 1e-4
 """Distance to a background image, relative to the mean, below which it is the image itself or a copy of it."""
 
@@ -338,7 +339,7 @@ class OpenSet(ClassifierMixin, BaseEstimator):
         return xp.empty(shape, dtype=precision, device=array_api_compat.device(X))
 
     def _hold_out(self, table: ClassTable, X: Array, y: NDArray[Any]) -> Self:
-        """Calibrate on rows that are in the table, of classes with two or more, each without itself."""
+        """Calibrate on rows of the table, of classes with two or more, each compared with the classes without it."""
         codes = table.index.codes(y)
         random = np.random.default_rng(self.random_state)
         some = np.sort(random.permutation(np.flatnonzero(table.cells.counts[codes] > 1))[: self.most_held()])

@@ -21,13 +21,13 @@ from lookalike.arrays import chunks
 TEMPERATURES = 1e4
 """Temperatures are searched from 1 / TEMPERATURES to TEMPERATURES times the spread of the scores."""
 WRONG_LABELS, WRONG_WEIGHT, WRONG_ROUNDS = 0.05, 20, 20
-"""Assumed share of wrong labels, how many labels this assumption is worth, and rounds in which the share is estimated.
-With wrong labels in the model, one of them cannot change the temperature much."""
+"""Prior share of wrong labels, the weight of this prior in labels, and iterations that estimate the share. Because
+wrong labels are part of the model, a single one hardly changes the temperature."""
 FARTHEST = 1e30
-"""Relative distance of a class without a mean. A finite one, because 0 · ∞ is not a number."""
-PRIOR_ROUNDS, HALVES = 100, 0.1
-"""Rounds in which the share of unlabelled rows that belong to a class is estimated, and how many more rows, of which
-half belong to a class, hold the estimate back: a tenth of the unlabelled rows; chosen on even classes of corel5k."""
+"""Relative distance of a class without a mean; finite, because 0 · ∞ is not a number."""
+PRIOR_ROUNDS, HALF_WEIGHT = 100, 0.1
+"""Iterations that estimate the share of unlabelled rows that belong to a class, and the weight of its prior, one half,
+as a share of the number of unlabelled rows; chosen on classes 0, 2, 4 … of corel5k."""
 CALIBRATION_BYTES = 2**20
 """Size of the scores processed at a time when choosing a temperature; they stay in the cache between operations."""
 
@@ -50,7 +50,10 @@ class Membership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Predicted class of a picture, and the runner-up. The rest of the probability is that of all other answers."""
+    """Predicted class of a picture, and the runner-up.
+
+    All other classes and "none of these" share the remaining probability.
+    """
 
     label: str | None  # None: none of these
     probability: float  # of `nearest`
@@ -106,8 +109,8 @@ def predict_from_distances(
 def choose_temperature(scores: Scores, codes: NDArray[np.int64]) -> float:
     """Return the T that maximises the likelihood of softmax(scores / T) on held-out rows: scores (n, C), classes (n,).
 
-    A share of the classes is assumed to be random; it is estimated as well. One more row, of a random wrong class, is
-    assumed (compare Platt, "Probabilistic outputs for SVMs", 1999); otherwise T would go to zero if all n rows are
+    A share of the labels is assumed to be random; this share is estimated too. One more row, of a random wrong class,
+    is assumed (compare Platt, "Probabilistic outputs for SVMs", 1999); otherwise T would go to zero if all n rows are
     right. Equal scores, or fewer than two classes, give 1.
 
     >>> choose_temperature(np.array([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]]), np.array([0, 1, 1])) > 4
@@ -149,7 +152,7 @@ def label_weights(scores: Scores, codes: NDArray[np.int64], temperature: float) 
     """Return the probability that each label is right, (n,), from scores (n, C), if a share of them is random.
 
     >>> label_weights(np.array([[9.0, 0.0], [9.0, 0.0]]), np.array([0, 1]), 1.0).round(2).tolist()
-    [1.0, 0.0]
+    [0.95, 0.0]
     """
     scaled = (scores - scores.max(axis=1, keepdims=True)) / temperature
     chances = np.exp(scaled)
@@ -162,7 +165,7 @@ def label_weights(scores: Scores, codes: NDArray[np.int64], temperature: float) 
 def _wrong_labels(own: NDArray[np.float64], C: int) -> float:
     """Return the share of wrong labels, from the probabilities of the labels if they are right, (n,)."""
     share = WRONG_LABELS
-    for _ in range(WRONG_ROUNDS):  # expectation and maximisation
+    for _ in range(WRONG_ROUNDS):  # expectation–maximisation
         wrong = float(np.sum(share / C / ((1 - share) * own + share / C)))
         share = (wrong + WRONG_LABELS * WRONG_WEIGHT) / (len(own) + WRONG_WEIGHT)
     return share
@@ -208,7 +211,7 @@ def fit_membership(
     members = 0.5
     for _ in range(PRIOR_ROUNDS if len(strangers) else 0):
         expected = expit(offset + slope * unlabelled + logit(members)).sum()
-        more = HALVES * len(unlabelled) + 2
+        more = HALF_WEIGHT * len(unlabelled) + 2
         members = float((expected + more / 2) / (len(unlabelled) + more))
     return Membership(slope, offset + float(logit(members)))
 
@@ -218,7 +221,8 @@ def choose_threshold(known: NDArray[np.float64], others: NDArray[np.float64], re
 
     `known` (n,) are the distances of held-out rows of the classes to the nearest class, `others` (m,) those of rows of
     no class. With others, the threshold minimises the sum of both error rates. Without, it rejects a share `reject` of
-    new rows of the classes on average: between two of n held-out rows, there are 1 / (n + 1) of all new ones.
+    new rows of the classes on average: a share 1 / (n + 1) of them falls between two adjacent distances of n held-out
+    rows.
 
     >>> choose_threshold(np.arange(9.0), np.empty(0), 0.1)
     8.0

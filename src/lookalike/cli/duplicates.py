@@ -75,7 +75,7 @@ def duplicates(
             print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")
     if groups.without_detail:
         print_note(
-            f"Not compared: {many(groups.without_detail, 'picture')} with too little detail, for example nearly black."
+            f"Not compared: {many(groups.without_detail, 'picture')} with too little detail, such as nearly black ones."
             " Of these, only identical files are duplicates."
         )
     if json:

@@ -69,11 +69,12 @@ def fit(
 
     ncmml, lmnn, fda, tsvm and similar methods are fitted on the pictures that have exactly one label.
 
-    ncmml() chooses a metric on held-out labels, and reports if none is clearly better than plain vectors. ncmml(dim=64)
-    suits the labels that it is fitted on, and can be worse than plain vectors for others.
+    ncmml() chooses a metric on held-out labels, or plain vectors if no metric is clearly better. ncmml(dim=64) suits
+    the labels that it is fitted on, and can be worse than plain vectors for others.
 
-    codes(bits=64) creates a space of binary codes, a few bytes per picture. With at least two labels of 10 pictures, it
-    uses the best of pq, itq, tsvm and sdh on held-out pictures; otherwise pq. If speed matters more, use itq(bits=64).
+    codes(bits=64) creates a space of binary codes, a few bytes per picture. If at least two labels have 10
+    pictures each, it uses the best of pq, itq, tsvm and sdh on held-out pictures; otherwise pq. If speed matters more,
+    use itq(bits=64).
 
     \b
     Examples:

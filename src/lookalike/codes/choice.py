@@ -11,9 +11,9 @@ from lookalike.learn.measures import ranked_precision
 from lookalike.types import Coder, Progress, Vectors, needs_labels, silent
 
 HELD_OUT = 0.3
-"""Share of the rows of each label on which coders are compared: each searches the others."""
+"""Share of the rows of each label on which coders are compared: each of them is a query for the others."""
 CLASSES, ROWS = 100, 3_000
-"""Maximum number of labels and of rows for the comparison, sampled at random, so that it takes bounded time."""
+"""Maximum number of labels and of rows for the comparison, sampled at random, to bound its time."""
 
 
 class Choice(NamedTuple):
@@ -47,13 +47,13 @@ def choose_coder(
     y = np.unique(y, return_inverse=True)[1]
     rows = random.permutation(np.flatnonzero(np.isin(y, random.permutation(y.max() + 1)[:CLASSES])))[:ROWS]
     X, y = X[rows], np.unique(y[rows], return_inverse=True)[1]  # in random order: codes have ties
-    kept, held = hold_out(y, HELD_OUT, random)
-    every = X[kept] if unlabelled is None else np.concatenate([X[kept], unlabelled[:ROWS]])
+    train, held = hold_out(y, HELD_OUT, random)
+    every = X[train] if unlabelled is None else np.concatenate([X[train], unlabelled[:ROWS]])
     found: dict[str, float] = {}
     for number, (name, coder) in enumerate(coders.items()):
         progress(f"comparing coders: {name}", number, len(coders))
         if needs_labels(coder):
-            coder.fit(X[kept], y[kept])
+            coder.fit(X[train], y[train])
         else:
             coder.fit(every)
         query: Any = coder.query(X[held])

@@ -43,7 +43,7 @@ ROWS_BYTES = 256 * 2**20
 """Memory limit for one batch of vectors that is added to the classes."""
 
 SNAPSHOT_FORMAT = 2
-"""1: calibrated without a background."""
+"""Models of format 1 were calibrated without a background."""
 SNAPSHOT_MIN = 1_000
 """Changed labels after which a snapshot is written, if they are also a tenth of all labels."""
 SNAPSHOT_BYTES = 2**30

@@ -52,7 +52,7 @@ WHY = {
     "same": "the same photo: after alignment they differ only by noise",
     "edited": "edited copies of a photo: mirrored, rotated, or with text or a logo",
 }
-"""Reasons of groups whose pixels were compared."""
+"""Reasons given for groups whose pixels were compared."""
 
 GROUP_ORDER = "largest first"
 """Order of the pictures in a group; part of the cache key."""
@@ -70,7 +70,7 @@ CENTRE_BATCH = 512
 """Centres per batch that are compared with all other pictures."""
 
 CONFIRM_BATCH = 128
-"""Centres per batch whose pictures are compared: members of the groups found so far are no longer compared."""
+"""Centres whose pictures are compared at once. The next batch skips the members of the groups found so far."""
 
 Near: TypeAlias = tuple[Ids, Vectors]
 """Items near a centre, nearest first, and their squared distances."""
@@ -88,7 +88,7 @@ class Groups(list["Group"]):
     def __init__(self, groups: Iterable["Group"] = (), without_detail: int = 0):
         super().__init__(groups)
         self.without_detail = without_detail
-        """Number of pictures left out because they have too little detail: only identical files are duplicates."""
+        """Number of pictures skipped because they have too little detail: only identical files are duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,23 +252,23 @@ def _confirm_all(centre: int, others: Ids, distances: Vectors) -> Iterator[tuple
     return zip(others.tolist(), distances.tolist(), strict=True)
 
 
-class _Look(NamedTuple):
-    """What a reading process returns of a picture."""
+class _ReadPicture(NamedTuple):
+    """The parts of a picture that a reading process returns."""
 
     small: Small
     thumbnail: Thumbnail
     has_detail: bool
 
 
-def _look(image: Pixels) -> _Look:
+def _reduce(image: Pixels) -> _ReadPicture:
     small = shrink(image)
-    return _Look(small, thumbnail(small), detail(small) >= MIN_DETAIL)
+    return _ReadPicture(small, thumbnail(small), detail(small) >= MIN_DETAIL)
 
 
 class PhotoComparison:
     """Compares the pixels of pictures: thumbnails first, and if they correlate, small copies after alignment.
 
-    Every picture is read once for its thumbnail, which stays in memory (1 KB). Small copies (up to 27 KB) are read
+    Every picture is read once for its thumbnail, which stays in memory (1 kB). Small copies (up to 27 kB) are read
     again if they are no longer cached, but few pairs need them.
 
     Parameters
@@ -291,7 +291,7 @@ class PhotoComparison:
         self._edited = edited
         self.without_detail = 0
         self._paths_of = paths_of
-        self._pool = ReadPool(_look, side=2 * SIDE, workers=workers)
+        self._pool = ReadPool(_reduce, side=2 * SIDE, workers=workers)
         self._threads = ThreadPoolExecutor(workers or count_cores())
         self._ids = np.sort(ids)
         self._thumbnails = np.zeros((len(ids), THUMBNAIL_SIDE, THUMBNAIL_SIDE), np.uint8)
@@ -328,7 +328,7 @@ class PhotoComparison:
                         return
 
     def _compare(self, pairs: list[tuple[int, int]]) -> None:
-        """Add pairs to `_same`."""
+        """Compare pairs and store the results in `_same`."""
         if not pairs:
             return
         self._same.update(dict.fromkeys(pairs, False))
@@ -378,10 +378,10 @@ class PhotoComparison:
         entries = [entry for path in paths.values() if (entry := locate(path)) is not None]
         for outcome in self._pool.map(entries):
             if isinstance(outcome, Read) and outcome.id in paths:  # otherwise the file has changed
-                row, look = int(np.searchsorted(self._ids, outcome.id)), outcome.parts
-                if look.has_detail:
-                    self._thumbnails[row], self._shapes[row] = look.thumbnail, aspect(look.small)
-                    self._copies[outcome.id] = look.small
+                row, picture = int(np.searchsorted(self._ids, outcome.id)), outcome.parts
+                if picture.has_detail:
+                    self._thumbnails[row], self._shapes[row] = picture.thumbnail, aspect(picture.small)
+                    self._copies[outcome.id] = picture.small
                 elif row in unread:
                     self.without_detail += 1
 

@@ -401,7 +401,10 @@ def _choose_codes(spaces: Spaces, text: str, labels: bool, progress: Progress) -
     candidates = [name for name in CODERS if takes_labels(name) or not labels]
     candidates = [name for name in candidates if params.keys() <= signature(component("coder", name)).parameters.keys()]
     if not candidates:
-        raise InputError(f"No coder that codes can stand for has all of the options {', '.join(params)}.")
+        raise InputError(
+            f"None of the coders that 'codes' chooses from has all of the options {', '.join(params)}."
+            " Name a coder instead, such as pq(bits=64)."
+        )
     by_item = labels_of(space)
     counts = Counter(name for (name,) in by_item.values())
     ids = np.array(sorted(item for item, (name,) in by_item.items() if counts[name] >= LABEL_MIN), np.int64)

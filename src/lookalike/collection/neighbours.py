@@ -1,7 +1,7 @@
 """The neighbour graph of a space, and the smoothed rows that are computed from it.
 
-A space whose chain ends in `smooth` stores two sets of rows: its own, which are those of new pictures too, and the
-smoothed ones, which answer searches. Adding or removing pictures changes the neighbours of a few others;
+A space whose chain ends in `smooth` stores two sets of rows: its own, which feedback and classes use, and the smoothed
+ones, which answer searches. Adding or removing pictures changes the neighbours of a few others;
 `update_smoothed` rewrites only their smoothed rows. Functions that write need the writer lock.
 """
 

@@ -350,7 +350,7 @@ def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
             feedback_dim=d,
             seconds=encode_s + build_s,
         )
-    # An existing space stays.
+    # The vectors of an existing space stay on disk.
     old_space_bytes = 4 * d + 8 + smooth_bytes if workload.exists and not searches_feature else 0
     for name, (coder, bits, _) in CODE_WAYS.items():
         held_bytes = n * (bits / 8 + 2 * ID_BYTES)  # ids of the codes, and of the vectors, of which a search reads few

@@ -99,6 +99,7 @@ def _reranked(space: Space, query: Query, ids: list[int]) -> dict[int, float]:
     if space.is_coded or not isinstance(query, PointQuery):
         raise InputError(
             f"Results of space '{space.name}' cannot be re-ranked, because it searches codes or has its own measure."
+            " Choose another space, or search without re-ranking."
         )
     distances = rerank_rows(query.vectors[0], space.index.vectors(np.array(ids, np.int64)))
     return dict(zip(ids, distances.tolist(), strict=True))

@@ -235,7 +235,7 @@ class Session:
         def read() -> tuple["RoundOutcome", dict[int, Item], list[str]]:
             outcome, _, notes = self._learn(k, window, filter, effort, turn=turn)
             if filter is not None and not len(outcome.best):
-                raise InputError("No picture passes the filter, except negative ones. Clear or change it.")
+                raise InputError("No picture passes the filter, except pictures marked negative. Clear or change it.")
             shown = np.concatenate([outcome.best, outcome.questions])
             return outcome, self._store.items.get(shown[shown >= 0].tolist()), notes
 

@@ -23,7 +23,7 @@ MAX_MARKS = 500
 SAMPLE = 50
 """Number of marks from which the regression takes its γ."""
 NOISE = 0.1
-"""Variance of a mark in the regression: one over the default C of `Svm`, so that both rank alike."""
+"""Variance of a mark in the regression: one over the default C of `Svm`, so that both rank similarly."""
 TOPS, SLOPES, ENDS = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1), (1.0, 1.5, 2.0, 3.0, 6.0, 12.0), 30
 """Parameters of the curves top / (1 + (depth / end) ** slope); the ends are `ENDS` depths from 1 to the last."""
 BIN = 1.2
@@ -97,9 +97,9 @@ def find_depths(X: Vectors, y: Signs, unmarked: Unmarked) -> Reals:
     whitened = solve_triangular(factor, np.column_stack([K, y]), lower=True)  # (m, r + 1)
     scores = np.cumsum(whitened[:-1, :-1] * whitened[:-1, -1:], axis=0)  # (m - 1, r): row i is by marks 0 … i
     above = scores > np.diagonal(scores[:, 1:m])[:, None]  # (m - 1, r): the rows above mark i + 1
-    every = unmarked.n / max(1, len(unmarked.tail))
+    items_per_row = unmarked.n / max(1, len(unmarked.tail))  # of the tail
     in_head, in_tail = (part.sum(axis=1) for part in np.split(above[:, m:], [len(unmarked.head)], axis=1))
-    ranks = np.triu(above[:, :m], 1).sum(axis=1) + in_head + every * in_tail  # (m - 1,)
+    ranks = np.triu(above[:, :m], 1).sum(axis=1) + in_head + items_per_row * in_tail  # (m - 1,)
     depths = np.zeros(m)
     for i, rank in enumerate(ranks.tolist(), 1):
         depths[i] = insert(rank, depths[:i])

@@ -106,7 +106,7 @@ def mix(candidates: Candidates, learner: Learner, w: int) -> Ids:
 
 
 def match_share(positives: int, unfound: int | None) -> float:
-    """The share of questions that ask about the highest-scoring items: how much of what is unfound is within reach.
+    """The share of questions about the highest-scoring items: the share of the unfound positives within `REACH`.
 
     It is 0 if there are positives but no estimate: then nearly all answers were positive, and only ambiguous items show
     where the target ends.

@@ -1,8 +1,9 @@
 """Detect edited copies of a photo: mirrored, rotated by a few degrees, or with text, a watermark or a logo on it.
 
-One of the two pictures is tried unchanged, mirrored, and turned to both sides. Their thumbnails are compared first, as
-for the same photo (`same_photo`). After alignment, most blocks of an edited copy match its original as closely as those
-of a saved copy do; the others were painted over. Two photos of one scene differ a little everywhere.
+One of the two pictures is tried unchanged, mirrored, and rotated in both directions. Their thumbnails are compared
+first, as for the same photo (`same_photo`). After alignment, most blocks of an edited copy match its original as
+closely as those of a saved copy do; text or a logo covers the others. Two photos of one scene differ a little
+everywhere.
 """
 
 import math
@@ -20,10 +21,10 @@ EDITED = 0.08
 """Largest difference between an edited copy and its original. Chosen on Corel-1k and ukbench."""
 
 ANGLE = 6.0
-"""Angle in degrees by which the other picture is turned; the alignment finds angles up to 5 degrees around it."""
+"""Angle in degrees by which the other picture is rotated; the alignment finds angles up to 5 degrees around it."""
 
 MIN_MATCHING = 0.75
-"""Smallest share of blocks that are not painted over."""
+"""Smallest share of blocks that must match; text or a logo may cover the others."""
 
 MAX_ROTATION = 0.2
 """Largest `rotation` of the alignment: about 6 degrees, in addition to ANGLE."""
@@ -38,6 +39,7 @@ class Edit(NamedTuple):
 
 
 VARIANTS = ((False, 0.0), (True, 0.0), (False, ANGLE), (False, -ANGLE))
+"""Whether the other picture is mirrored, and its angle, for each edit that is tried."""
 
 
 def find_edits(
@@ -82,14 +84,14 @@ def _residual(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> float:
     light, red, blue, other, other_red, other_blue = (part[full] for part in blocks)
     if full.sum() < MIN_COVERED * len(full):
         return UNRELATED
-    kept = np.ones(len(light), bool)
+    matching = np.ones(len(light), bool)
     for _ in range(3):  # the change of light is estimated from the blocks that match
-        gain = np.cov(light[kept].ravel(), other[kept].ravel())[0, 1] / (other[kept].var() + 1e-6)
-        errors = ((light - light[kept].mean() - gain * (other - other[kept].mean())) ** 2).mean(axis=1)
+        gain = np.cov(light[matching].ravel(), other[matching].ravel())[0, 1] / (other[matching].var() + 1e-6)
+        errors = ((light - light[matching].mean() - gain * (other - other[matching].mean())) ** 2).mean(axis=1)
         errors += 4 * ((red - other_red) ** 2 + (blue - other_blue) ** 2).mean(axis=1)
-        kept = errors <= np.quantile(errors, MIN_MATCHING)
-    spread = math.sqrt(light[kept].var())
-    return float(np.sqrt(errors[kept].mean()) / (spread + 2))
+        matching = errors <= np.quantile(errors, MIN_MATCHING)
+    spread = math.sqrt(light[matching].var())
+    return float(np.sqrt(errors[matching].mean()) / (spread + 2))
 
 
 def _blocks(image: NDArray[Any]) -> NDArray[Any]:

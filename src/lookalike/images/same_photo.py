@@ -89,7 +89,7 @@ def difference(one: Small, other: Small) -> float:
 
 
 def difference_at(one: Small, other: Small, place: Place) -> float:
-    """Return the difference between two pictures with detail, the alignment of which starts at a place."""
+    """Return the difference between two pictures with detail, whose alignment starts at a place."""
     if place.swapped:
         one, other = other, one
     aligned, covered, matrix = align(one, other, place)
@@ -163,7 +163,7 @@ def _residuals(
 
     The pictures are light and two colour channels. `covered` are the pixels (h, w) to compare. The change of light is
     estimated from the pixels `fitted`, whose colour is compared; with `colour_changes`, colour is multiplied like
-    light. Pixels of `ignored` are ignored if they are too dark in the first picture, and in the second.
+    light. `ignored` are the clipped pixels of both pictures, which count only if they are brighter than predicted.
     """
     light, other = ours[..., 0], theirs[..., 0]
     (_, both), (_, spread_other) = np.cov(light[fitted], other[fitted])

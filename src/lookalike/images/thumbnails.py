@@ -31,7 +31,7 @@ MIN_COARSE, MIN_FINE = 0.8, 0.87
 """Smallest correlations at 16 and at 32 pixels of a copy. Chosen on Corel-1k and ukbench."""
 
 REFINED = 3
-"""Changes of size and position that are tried at 32 pixels, in pixels."""
+"""Largest change of size and position that is tried at 32 pixels, in pixels."""
 
 BORDER = 3
 """Pixels of the smaller picture that are ignored at 32 pixels on each side, because they may be outside the other one:
@@ -75,19 +75,18 @@ def find_places(
             tried.append((*_refine(ones[i], others[i], places[i]), False))
         if around[i] >= MIN_COARSE:
             tried.append((*_refine(others[i], ones[i], other_places[i]), True))
-        if (
-            max(tried)[0] < MIN_FINE
-        ):  # fine stripes and grids look different at 16 pixels: assume that little was cropped
+        # Fine stripes and grids look different at 16 pixels: assume that little was cropped.
+        if max(tried)[0] < MIN_FINE:
             swapped = bool(around[i] > inside[i])
-            whole = _whole(1 / ratios[i] if swapped else ratios[i])
-            tried.append((*_refine(*((others[i], ones[i]) if swapped else (ones[i], others[i])), whole), swapped))
+            box = _centred_box(1 / ratios[i] if swapped else ratios[i])
+            tried.append((*_refine(*((others[i], ones[i]) if swapped else (ones[i], others[i])), box), swapped))
         correlation, box, swapped = max(tried)
         if correlation >= MIN_FINE:
             found[i] = Place(swapped, *(length / SIDE for length in box))
     return found
 
 
-def _whole(ratio: float) -> tuple[int, int, int, int]:
+def _centred_box(ratio: float) -> tuple[int, int, int, int]:
     """Return the box of a part of the largest size, in the middle of the whole."""
     width, height = round(COARSE_SIDE * min(1, ratio)), round(COARSE_SIDE * min(1, 1 / ratio))
     return (COARSE_SIDE - width) // 2, (COARSE_SIDE - height) // 2, width, height
@@ -110,18 +109,16 @@ def _search(wholes: Vectors, parts: Vectors, ratios: Vectors) -> tuple[Vectors, 
         tried = widths * heights >= MIN_AREA * COARSE_SIDE**2
         for width, height in sorted({*zip(widths[tried].tolist(), heights[tried].tolist(), strict=True)}):
             rows = np.flatnonzero(tried & (widths == width) & (heights == height))
-            patterns = (_RESIZE[height] @ parts[rows] @ _RESIZE[width].T)[
-                :, 1:-1, 1:-1
-            ]  # (r, h, w), without its border
+            resized = _RESIZE[height] @ parts[rows] @ _RESIZE[width].T
+            patterns = resized[:, 1:-1, 1:-1]  # (r, h, w), without the border
             h, w = patterns.shape[1:]
             patterns = patterns - patterns.mean(axis=(1, 2), keepdims=True)
             patterns /= np.sqrt((patterns**2).sum(axis=(1, 2), keepdims=True)) + 1e-6
             windows = sliding_window_view(wholes[rows], (h, w), axis=(1, 2))  # (r, down, across, h, w)
             across = windows.shape[2]
             size = h * w
-            products = windows.reshape(len(rows), -1, size) @ patterns.reshape(
-                len(rows), size, 1
-            )  # (r, down·across, 1)
+            # (r, down·across, 1)
+            products = windows.reshape(len(rows), -1, size) @ patterns.reshape(len(rows), size, 1)
             spread = _box_sums(squares[rows], h, w) - _box_sums(sums[rows], h, w) ** 2 / size
             correlations = products[..., 0] / np.sqrt(np.maximum(spread.reshape(len(rows), -1), 1))
             where = correlations.argmax(axis=1)

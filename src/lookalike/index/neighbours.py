@@ -53,7 +53,7 @@ class NeighbourGraph:
     ids : (n,) ascending.
     places : (n, LISTED) int32, the places in `ids` of the neighbours of each row, nearest first; -1: none.
     distances : (n, LISTED) float32, their squared distances; infinity: none.
-    changed : (n,) the rows whose neighbours have changed; the user of the graph resets it.
+    changed : (n,) the rows whose neighbours have changed; the caller resets it.
 
     Examples
     --------
@@ -101,8 +101,9 @@ class NeighbourGraph:
     ) -> None:
         """Make this the graph of the rows with these ids (n,), ascending.
 
-        New rows get neighbours and become neighbours. A row that has lost neighbours is searched for again if fewer
-        than `least` are left. `checkpoint` is called every minute; an interrupted update continues from there.
+        New rows get neighbours and become neighbours. If a row has fewer than `least` neighbours after a removal, its
+        neighbours are searched for again. `checkpoint` is called every minute; an interrupted update continues from
+        there.
         """
         if min(len(self), len(ids)) <= LISTED:  # the lists contain all other rows
             self._clear()
@@ -112,17 +113,17 @@ class NeighbourGraph:
         saved_at, done = time.monotonic(), 0
         # Each pair of rows is compared once, which updates the lists of both. So a block of rows is complete when it
         # has been compared with all rows around it, except those of earlier blocks.
-        is_left = np.ones(len(self), np.bool_)
+        is_pending = np.ones(len(self), np.bool_)
         for new, around in self._groups(to_search):
             X = rows(self.ids[around]) if len(around) <= EXACT_MAX else None  # (m, d); None: too large
             for part in chunks(len(new), 1, BLOCK_ROWS):
                 progress("finding neighbours", done, len(to_search))
                 Q = rows(self.ids[new[part]])  # (q, d)
-                left = np.flatnonzero(is_left[around])
-                for some in chunks(len(left), 1, BLOCK_ROWS):
-                    others = around[left[some]]
-                    self._compare(new[part], Q, others, rows(self.ids[others]) if X is None else X[left[some]])
-                is_left[new[part]] = False
+                pending = np.flatnonzero(is_pending[around])
+                for some in chunks(len(pending), 1, BLOCK_ROWS):
+                    others = around[pending[some]]
+                    self._compare(new[part], Q, others, rows(self.ids[others]) if X is None else X[pending[some]])
+                is_pending[new[part]] = False
                 self._searched[new[part]] = True
                 done += part.stop - part.start
                 if checkpoint is not None and time.monotonic() > saved_at + CHECKPOINT_S:
@@ -208,11 +209,12 @@ class NeighbourGraph:
             self._cells[:] = 0
             return
         if 2 * CELL_ROWS * len(self._centres) < n:  # the cells have become too large
-            wanted = n // CELL_ROWS
+            cell_count = n // CELL_ROWS
             random = np.random.default_rng(0)
-            sample = np.sort(random.choice(n, min(n, TRAINING_ROWS * wanted), replace=False))
+            sample = np.sort(random.choice(n, min(n, TRAINING_ROWS * cell_count), replace=False))
             X = rows(self.ids[sample])
-            means = _faiss().Kmeans(X.shape[1], wanted, niter=ITERATIONS, seed=0, max_points_per_centroid=TRAINING_ROWS)
+            options = {"niter": ITERATIONS, "seed": 0, "max_points_per_centroid": TRAINING_ROWS}
+            means = _faiss().Kmeans(X.shape[1], cell_count, **options)
             means.train(X)
             self._centres = means.centroids
             self._cells[:] = -1
@@ -260,8 +262,8 @@ class NeighbourGraph:
             limits = np.minimum(limits, np.partition(part, LISTED - 1, axis=1)[:, LISTED - 1])
         hits = np.flatnonzero(np.expand_dims(limits, 1 - axis) >= D)
         offered = D.ravel()[hits]
-        where = np.divmod(hits, D.shape[1])
-        row, column = where[axis], where[1 - axis]
+        position = np.divmod(hits, D.shape[1])
+        row, column = position[axis], position[1 - axis]
         # An interrupted update can offer a row twice.
         new = np.isfinite(offered) & ~(known[row] == others[column, None]).any(axis=1)
         row, column, offered = row[new], column[new], offered[new]
@@ -270,10 +272,10 @@ class NeighbourGraph:
         rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its row, nearest first
         row, column, offered, rank = (values[rank < LISTED] for values in (row, column, offered, rank))
         lists = np.unique(row)
-        near, who = np.full((len(lists), LISTED), np.inf, np.float32), np.full((len(lists), LISTED), -1)
+        near, where = np.full((len(lists), LISTED), np.inf, np.float32), np.full((len(lists), LISTED), -1)
         at = np.searchsorted(lists, row), rank
-        near[at], who[at] = offered, others[column]
-        before, now = known[lists], _best(np.hstack([distances[lists], near]), np.hstack([known[lists], who]))
+        near[at], where[at] = offered, others[column]
+        before, now = known[lists], _best(np.hstack([distances[lists], near]), np.hstack([known[lists], where]))
         self.distances[places[lists]], self.places[places[lists]] = now
         self.changed[places[lists]] |= (before != now[1]).any(axis=1)
 

@@ -99,7 +99,7 @@ class Ncmml(TrainedProjection):
     The maximum suits the classes of the training rows; for other classes, plain vectors are often better. Without
     `dim`, W is therefore chosen on held-out classes, by `new_classes.choose_metric`: rows are whitened within classes,
     less or more strongly, or not at all if that is not clearly better, then reduced to at most 256 dimensions and
-    scaled to unit length. There is no descent, and all parameters except `random_state` are ignored.
+    scaled to unit length. There is no gradient descent, and all parameters except `random_state` are ignored.
 
     Parameters
     ----------

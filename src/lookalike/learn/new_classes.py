@@ -64,8 +64,8 @@ def choose_metric(X: Rows, y: NDArray[np.int64], random: np.random.Generator) ->
     better = len(trials) > 0 and trials[best, 1] - trials[0, 1] > CLEARLY * trials[best, 2]
     strength = float(trials[best, 0]) if better else np.inf
     W = _Whitening(Z, codes)(np.eye(len(V)), strength) @ V  # (D, d); whitening is symmetric
-    kinds = {"dtype": xp.float32, "device": device}
-    return Metric(xp.asarray(W, **kinds), xp.asarray(-W @ mean, **kinds), strength, trials)
+    like_rows = {"dtype": xp.float32, "device": device}
+    return Metric(xp.asarray(W, **like_rows), xp.asarray(-W @ mean, **like_rows), strength, trials)
 
 
 def describe(strength: float, trials: NDArray[np.float64]) -> str:
@@ -91,8 +91,8 @@ def _compare(Z: NDArray[np.float64], y: NDArray[np.int64], random: np.random.Gen
         labels = y[held]
         found.append(np.stack([_by_class(whiten(Z[held], strength), labels) for strength in strengths]))
     precisions = np.concatenate(found, axis=1)  # (t, C)
-    off = precisions - precisions[0]
-    errors = off.std(axis=1, ddof=1) / np.sqrt(off.shape[1])
+    gains = precisions - precisions[0]
+    errors = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
     return np.stack([np.array(strengths), precisions.mean(axis=1), errors], axis=1)
 
 

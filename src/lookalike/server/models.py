@@ -600,7 +600,7 @@ class DuplicatesOut(TypedDict):
     offset: int
     groups: list[GroupOut]
     without_detail: Annotated[
-        int, Field(description="Pictures left out because they have too little detail, such as nearly black ones.")
+        int, Field(description="Pictures skipped because they have too little detail, such as nearly black ones.")
     ]
     current: Annotated[bool, Field(description="Whether the groups are up to date; if not, `job` updates them.")]
     job: JobOut | None

@@ -131,7 +131,7 @@ def _read(file: Path) -> DerivedValue | None:
         found = json.loads(file.read_bytes())
         version, value = str(found.pop("version")), found.pop("value")
         digest = _digest([version, value])
-        # Files of older versions have no digest. Another key is a damaged one.
+        # Files of older versions have no digest. Any other key is a damaged "digest".
         return DerivedValue(version, value) if found in ({}, {"digest": digest}) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

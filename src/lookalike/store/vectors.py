@@ -177,8 +177,8 @@ class VectorStore:
     ) -> None:
         """Replace all segments and the model of a space, and drop its index structures.
 
-        Rows that were computed from those of this space without a model, the smoothed ones, are dropped too. `model`
-        is the name of a file in `models/` that is already in place. `chain`: the new chain of the space. `pools`: the
+        Also drops the smoothed rows, which were computed from the rows of this space without a model. `model` is the
+        name of a file in `models/` that is already in place. `chain`: the new chain of the space. `pools`: the
         negatives that the model was fitted on.
         """
         if pendings:

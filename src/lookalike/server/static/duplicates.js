@@ -40,8 +40,8 @@ export async function show({ query }, signal) {
       h(
         "p",
         { class: "quiet" },
-        `${many(without_detail, "picture")} with too little detail to compare, such as nearly black pictures, ` +
-          "are not listed here. Of these, only identical files are duplicates.",
+        `Not compared: ${many(without_detail, "picture")} with too little detail, such as nearly black ones. ` +
+          "Of these, only identical files are duplicates.",
       ),
     job &&
       follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
