@@ -216,6 +216,18 @@ def test_new_pictures_are_found_before_their_rows_are_smoothed(tmp_path, picture
         check_smoothed(collection)
 
 
+def test_a_picture_that_returns_before_the_graph_is_updated_is_smoothed(tmp_path, pictures, monkeypatch):
+    with Collection(tmp_path / "c", create=True) as collection:
+        files = sorted(pictures.rglob("*.jpg"))[:20]
+        collection.add(*files, recipes=[PIPELINE])
+        collection.fit("soft")
+        monkeypatch.setattr("lookalike.collection.collection.update_smoothed", lambda *_: None)
+        collection.remove(*files[:4])  # as if it were killed before the update
+        monkeypatch.undo()
+        collection.add(*files[:4])
+        check_smoothed(collection)
+
+
 def test_a_removed_space_leaves_nothing(soft):
     soft.remove_space("soft")
     assert soft._store.vectors.spaces() == {}

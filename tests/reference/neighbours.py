@@ -14,7 +14,7 @@ def nearest(X, k):
 def smoothed(X, k=5, alpha=3.0):
     """Rows X (n, d) of unit length, each averaged with its k nearest neighbours."""
     rows = []
-    for x, near in zip(X, nearest(X, k)[0], strict=True):
+    for x, near in zip(X, nearest(X, min(k, len(X) - 1))[0], strict=True):
         total = x.astype(np.float64)
         for y in X[near]:
             total = total + max(0.0, float(x @ y)) ** alpha * y

@@ -36,7 +36,10 @@ def search(
     ] = None,
     rerank: Annotated[
         bool,
-        typer.Option("--rerank", help="Re-rank the first 200 results by the neighbours they share with the examples."),
+        typer.Option(
+            "--rerank",
+            help="Re-rank the first 200 results by shared neighbours. Helps in thing and deep-plain, not in deep.",
+        ),
     ] = False,
     box: Annotated[
         str | None,

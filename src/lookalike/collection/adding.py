@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from lookalike.collection.chain import DESCRIBE_BATCH, Chain, Prepare, read_pool
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
-from lookalike.collection.neighbours import update_smoothed
+from lookalike.collection.neighbours import load_graph, update_smoothed
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
 from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
@@ -200,7 +200,8 @@ class Adding:
         if not usable:
             raise InputError(next(iter(failed.values())))
         chains = self._intact_chains(usable, report)
-        run = _Ingest(self._store, chains, self._spaces.read_side(), report)
+        in_graph = {space.smoothed_name: load_graph(space).ids for space in usable if space.is_smoothed}
+        run = _Ingest(self._store, chains, self._spaces.read_side(), report, in_graph)
         run.run(sources, progress, workers, self._allowed())
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
         return run.copied_items
@@ -305,10 +306,13 @@ class _Ingest:
     chains : the chain of each set of rows that new pictures are added to, by the name of a stored space.
     side : the shorter side at which pictures are read.
     report : receives counts and skipped files.
+    in_graph : the items in the neighbour graph of each set of smoothed rows. If such an item has lost its smoothed row,
+        `update_smoothed` must compute it again, so no row is added here.
     """
 
-    def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report):
+    def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report, in_graph: dict[str, Ids]):
         self.store = store
+        self.in_graph = in_graph
         self.chains = chains
         self.side = side
         self.report = report
@@ -482,9 +486,10 @@ class _Ingest:
 
     def _lack_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
         """A mask (n,) of the items that have no row in a space."""
+        lack = np.isin(ids, self.in_graph.get(name, []), invert=True)
         if self.undescribed.isdisjoint(ids.tolist()):
-            return np.ones(len(ids), bool)
-        return np.isin(ids, self.store.vectors.live_ids(name), invert=True)
+            return lack
+        return lack & np.isin(ids, self.store.vectors.live_ids(name), invert=True)
 
     def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:
         self.links.append((entry.path, entry.size, entry.mtime_ns, item))

@@ -17,7 +17,7 @@ from lookalike.collection.chain import Labelled, fit
 from lookalike.collection.class_model import BACKGROUND, NO_CLASSES, Settings, make_model
 from lookalike.collection.fitting import labelled_rows, labels_of, sample_rows
 from lookalike.collection.space import Space
-from lookalike.collection.specs import is_coder, takes_labels
+from lookalike.collection.specs import is_coder, is_smooth, takes_labels
 from lookalike.errors import InputError
 from lookalike.learn.labels import join_names
 from lookalike.learn.measures import alike, precisions
@@ -288,8 +288,8 @@ class StepQuality:
 def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
     """Fit a space's chain without some of the labelled pictures, and measure retrieval among these. Nothing is stored.
 
-    The feature is not refitted. If it learned from labels, it may have seen the pictures, and only the differences
-    between steps are meaningful.
+    The step `smooth` is left out. The feature is not refitted. If it learned from labels, it may have seen the
+    pictures, and only the differences between steps are meaningful.
     """
     labelled = labels_of(space, several=True)
     ids = np.array(sorted(labelled), np.int64)
@@ -304,8 +304,9 @@ def score_steps(space: Space, random_state: int = 0) -> list[StepQuality]:
         )
     sample_ids, sample = sample_rows(space)
     sample = sample[~np.isin(sample_ids, ids[held_out])]
-    chain = fit(space.specs, sample, None, _without(labelled_rows(space), ids[held_out]))
-    return _score_steps(space.specs, chain.steps, X[held_out], [labelled[item] for item in ids[held_out].tolist()])
+    specs = [spec for spec in space.specs if not is_smooth(spec)]  # needs the neighbours of the whole collection
+    chain = fit(specs, sample, None, _without(labelled_rows(space), ids[held_out]))
+    return _score_steps(specs, chain.steps, X[held_out], [labelled[item] for item in ids[held_out].tolist()])
 
 
 def _without(labelled: Labelled | None, held_out: Ids) -> Labelled | None:

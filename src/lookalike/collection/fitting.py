@@ -43,7 +43,7 @@ from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
 from lookalike.recipes import FORMER, RECIPES
-from lookalike.registry import Spec, component, create, spec_of
+from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.vectors import NegativePool as Members
@@ -392,12 +392,17 @@ def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterato
 def _choose_codes(spaces: Spaces, text: str, labels: bool, progress: Progress) -> tuple[str, str]:
     """Replace `codes(…)` by a pipeline with one of `CODERS`, and give the reason; other texts do not change.
 
-    With enough labels, the coder is chosen on a held-out part of them. With `labels`, it always learns from labels.
+    With enough labels, the coder is chosen on a held-out part of them. With `labels`, it always learns from labels. The
+    coder of an existing space does not change.
     """
     specs = [] if text in spaces else parse_fit(text)[1]
     if len(specs) != 1 or specs[0].name != CODES:
         return text, ""
     space, params = spaces.find(None), specs[0].params
+    if CODES in spaces:
+        coder = parse(spaces.get(CODES).specs[-1]).name
+        why = f"it was chosen before; to choose again, first run: lookalike remove --space {CODES}"
+        return f"{CODES} = {space.specs[0]} | {Spec(coder, params)}", f"{coder} ({why})"
     candidates = [name for name in CODERS if takes_labels(name) or not labels]
     candidates = [name for name in candidates if params.keys() <= signature(component("coder", name)).parameters.keys()]
     if not candidates:

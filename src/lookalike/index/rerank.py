@@ -40,7 +40,7 @@ def rerank(query: Vectors, X: Vectors) -> NDArray[np.float64]:
     near = rank < EXPANSION
     V = near @ V / near.sum(axis=1, keepdims=True)
     common = np.minimum(V[0], V[1:]).sum(axis=1)
-    jaccard = 1 - common / (2 - common)
+    jaccard = np.maximum(1 - common / (2 - common), 0)
     distances: NDArray[np.float64] = (1 - DISTANCE_WEIGHT) * jaccard + DISTANCE_WEIGHT * D[0, 1:]
     return distances
 

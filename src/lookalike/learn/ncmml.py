@@ -180,6 +180,8 @@ class Ncmml(TrainedProjection):
             if held is not None or callback is not None:
                 raise InputError("held and callback need a dimension, such as dim=64. Got dim=None.")
             return self._choose(X, y)
+        for name in ("bias_", "strength_", "trials_"):  # of an earlier fit without `dim`
+            self.__dict__.pop(name, None)
         problem = self._problem(X, y, held, MAX_HELD_FOR_MAP if self.measure == "map" else MAX_HELD_OUT)
         start = find_start(problem.rows, problem.labels, self.dim, problem.random)
         self.means_ = class_means(problem.X, problem.codes, len(problem.classes), start.W)
