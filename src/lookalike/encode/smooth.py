@@ -51,6 +51,6 @@ class Smooth(L2):
 
     def average(self, X: Vectors, neighbours: Vectors) -> Vectors:
         """Average rows of unit length, (n, d), with their neighbours, (n, k, d); rows of zeros have no weight."""
-        weights = np.maximum(np.einsum("nd,nkd->nk", X, neighbours), 0) ** self.alpha  # (n, k)
+        weights = np.maximum(np.einsum("ij,ikj->ik", X, neighbours), 0) ** self.alpha  # (n, k)
         weights[~neighbours.any(axis=2)] = 0  # 0 to the power 0 is 1
-        return to_numpy(unit_rows(X + np.einsum("nk,nkd->nd", weights, neighbours))).astype(np.float32)
+        return to_numpy(unit_rows(X + np.einsum("ik,ikj->ij", weights, neighbours))).astype(np.float32)

@@ -283,7 +283,7 @@ class NeighbourGraph:
 def _distances(Q: Vectors, X: Vectors) -> Vectors:
     """Squared distances (q, m) of rows, by one product."""
     ones = np.ones((max(len(Q), len(X)), 1), np.float32)
-    squares = (np.einsum("nd,nd->n", rows, rows)[:, None] for rows in (Q, X))
+    squares = (np.einsum("ij,ij->i", rows, rows)[:, None] for rows in (Q, X))
     left = np.hstack([-2 * Q, ones[: len(Q)], next(squares)])
     D: Vectors = left @ np.hstack([X, next(squares), ones[: len(X)]]).T
     np.maximum(D, 0, out=D)

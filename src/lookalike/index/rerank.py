@@ -26,7 +26,7 @@ def rerank(query: Vectors, X: Vectors) -> NDArray[np.float64]:
     [0, 1, 2]
     """
     rows = np.concatenate([query[None], X]).astype(np.float64)  # (m + 1, d), the query first
-    squares = np.einsum("nd,nd->n", rows, rows)
+    squares = np.einsum("ij,ij->i", rows, rows)
     D = np.maximum(squares[:, None] + squares - 2 * rows @ rows.T, 0)  # (m + 1, m + 1)
     D /= np.maximum(D.max(axis=1, keepdims=True), 1e-30)
     rank = D.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")  # 0: usually the row itself
