@@ -479,6 +479,7 @@ SETS: dict[str, Callable[[Path, Progress], LabelledVectors]] = {
     "corel5k": _corel("deep-plain"),
     "mnist": _mnist,
     "corel5k-small": _corel("deep-plain"),
+    "corel5k-smooth": _corel("deep"),
     "coil100-classic": _coil("classic"),
     "corel5k-classic": _corel("classic"),
 }
@@ -521,7 +522,7 @@ def shares(row: str, column: str) -> str:
 
 def check(columns: Sequence[str], data: Path) -> None:
     """Raise an error before the first cell if a dataset is missing."""
-    for name in {column.split("/")[0].removesuffix("-classic").removesuffix("-small") for column in columns}:
+    for name in {column.split("/")[0].split("-")[0] for column in columns}:
         datasets.check(name, data)
 
 
