@@ -620,6 +620,7 @@ def test_a_grid_of_a_hundred_thousand_holds_few_elements(site, address):
     go(page, "")
     expect(page.get_by_label("no. 0", exact=True)).to_be_visible()
     page.locator(".grid [data-focus]").first.focus()
+    expect(page.get_by_label("no. 0", exact=True)).to_be_focused()
     page.keyboard.press("End")
     expect(page.get_by_label("no. 99999", exact=True)).to_be_focused()
     assert page.locator(".grid [role=row]").count() < 30
