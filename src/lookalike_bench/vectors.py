@@ -34,7 +34,7 @@ from lookalike_bench.datasets import Labels
 
 SETS = ("mnist", "cifar10-deep", "cifar10-fisher", "corel5k-deep", "corel5k-fisher")
 """Datasets with a training and a test set; after the dash, the recipe whose first stage extracts the features."""
-CODE = ("encode", "features", "images")
+CODE = ("encode", "features", "images", "index")
 """Packages whose code determines the vector of a picture."""
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 _CACHE: ContextVar[Path | None] = ContextVar("cache", default=None)

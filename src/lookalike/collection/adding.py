@@ -8,10 +8,10 @@ hold the writer lock.
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import chain as concatenate
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,8 @@ class Adding:
             with self._classifying(report, progress):
                 copied_items = self._ingest(listed, self._create_spaces(None, report), report, progress, workers)
         _remove_missing(self._store, present, list(absent), copied_items, report)
-        update_smoothed(self._spaces, progress)
+        if report.gone:
+            update_smoothed(self._spaces, progress)
         return report
 
     def check_added(self, roots: Sequence[str]) -> None:
@@ -200,7 +201,8 @@ class Adding:
         if not usable:
             raise InputError(next(iter(failed.values())))
         chains = self._intact_chains(usable, report)
-        in_graph = {space.smoothed_name: load_graph(space).ids for space in usable if space.is_smoothed}
+        smoothed = {space.smoothed_name: space for space in usable if space.is_smoothed}
+        in_graph = cache(lambda name: load_graph(smoothed[name]).ids if name in smoothed else np.empty(0, np.int64))
         run = _Ingest(self._store, chains, self._spaces.read_side(), report, in_graph)
         run.run(sources, progress, workers, self._allowed())
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
@@ -306,11 +308,13 @@ class _Ingest:
     chains : the chain of each set of rows that new pictures are added to, by the name of a stored space.
     side : the shorter side at which pictures are read.
     report : receives counts and skipped files.
-    in_graph : the items in the neighbour graph of each set of smoothed rows. If such an item has lost its smoothed row,
-        `update_smoothed` must compute it again, so no row is added here.
+    in_graph : returns the items in the neighbour graph of a set of smoothed rows, none for other rows. If such an item
+        has lost its smoothed row, `update_smoothed` must compute it again, so no row is added here.
     """
 
-    def __init__(self, store: Store, chains: dict[str, Chain], side: int, report: Report, in_graph: dict[str, Ids]):
+    def __init__(
+        self, store: Store, chains: dict[str, Chain], side: int, report: Report, in_graph: Callable[[str], Ids]
+    ):
         self.store = store
         self.in_graph = in_graph
         self.chains = chains
@@ -486,7 +490,7 @@ class _Ingest:
 
     def _lack_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
         """A mask (n,) of the items that have no row in a space."""
-        lack = np.isin(ids, self.in_graph.get(name, []), invert=True)
+        lack = np.isin(ids, self.in_graph(name), invert=True)
         if self.undescribed.isdisjoint(ids.tolist()):
             return lack
         return lack & np.isin(ids, self.store.vectors.live_ids(name), invert=True)
