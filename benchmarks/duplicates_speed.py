@@ -23,7 +23,14 @@ import cv2
 import numpy as np
 
 from lookalike.arrays import unit_rows
-from lookalike.collection.duplicates import MAX_MISSES, SAME_RADIUS, PhotoComparison, find_clusters, typical_distance
+from lookalike.collection.duplicates import (
+    MAX_MISSES,
+    SAME_RADIUS,
+    PhotoComparison,
+    choose_search,
+    find_clusters,
+    typical_distance,
+)
 from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.thumbnails import SIDE, find_places
 from lookalike.registry import create
@@ -57,11 +64,11 @@ def real(sources: list[tuple[str, str]], tier: str, workers: int | None) -> dict
         return X[order[np.searchsorted(ids, some)]]
 
     start, cpu = time.perf_counter(), sum(os.times()[:4])
-    radius = SAME_RADIUS * typical_distance(ids, rows)
+    near = choose_search(ids, rows, SAME_RADIUS * typical_distance(ids, rows))
     with PhotoComparison(
         ids, lambda some: {i: paths[known[i]] for i in some}, workers, edited=tier == "edited"
     ) as photos:
-        groups = list(find_clusters(largest_first, rows, radius, photos.confirm, set(), prepare=photos.prepare))
+        groups = list(find_clusters(largest_first, near, photos.confirm, set(), prepare=photos.prepare))
     names = [[paths[known[item]] for item in (group.centre, *group.members)] for group in groups]
     return report(len(ids), start, cpu) | {"groups": len(groups), "first": names[:5]}
 
@@ -96,8 +103,8 @@ def synthetic(n: int) -> dict[str, object]:
         return [(i, d) for i, d in zip(others.tolist(), distances.tolist(), strict=True) if places.get((centre, i))]
 
     start, cpu = time.perf_counter(), sum(os.times()[:4])
-    radius = SAME_RADIUS * typical_distance(ids, lambda some: X[some])
-    groups = sum(1 for _ in find_clusters(ids, lambda some: X[some], radius, confirm, set(), prepare=prepare))
+    near = choose_search(ids, X.__getitem__, SAME_RADIUS * typical_distance(ids, X.__getitem__))
+    groups = sum(1 for _ in find_clusters(ids, near, confirm, set(), prepare=prepare))
     return report(len(X), start, cpu) | {"groups": groups, "expected": len(X) // 10, "pairs": compared}
 
 

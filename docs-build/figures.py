@@ -1,4 +1,5 @@
-"""Plot tables of the documentation: learn.png, tsvm.png, dfk.png and classes.png in docs/; part of `make gallery`.
+"""Plot tables of the documentation: learn.png, tsvm.png, dfk.png, classes.png and learning-curves.png in docs/.
+Part of `make gallery`.
 
 The plots read the tables from the Markdown pages, so they always show the same numbers.
 """
@@ -55,6 +56,24 @@ def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
     figure.savefig(DOCS / target, dpi=100)
 
 
+def draw_learning_curves(target: str) -> None:
+    """Plot the share found and the precision by round, one column of panels for each size of target."""
+    figure, panels = plt.subplots(2, 3, figsize=(9.6, 5.6), layout="constrained")
+    for i, measure in enumerate(("found", "precision")):
+        for j, size in enumerate(("small", "medium", "broad")):
+            columns, rows = read_table("experiments/feedback", f"| {measure}, {size} target |")
+            rounds, panel = [int(column.split()[0]) for column in columns], panels[i, j]
+            for number, (name, cells) in enumerate(rows.items()):
+                color, width = (OURS, 3.5) if name == "gaussian-exact" else (plt.colormaps["tab10"](number), 1.5)
+                panel.plot(
+                    rounds, [cell[0] for cell in cells], "o-", color=color, linewidth=width, markersize=3, label=name
+                )
+            panel.set(title=f"{size.capitalize()} target", xlabel="Rounds", ylabel=measure.capitalize(), ylim=(0, None))
+            panel.grid(alpha=0.3)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(DOCS / target, dpi=100)
+
+
 def draw_open_set(target: str) -> None:
     """Plot the reliability of probabilities, and rejected strangers by rejected pictures of known classes."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.2), layout="constrained")
@@ -85,6 +104,7 @@ def main() -> None:
     draw_curves("codes", "| coder | 32 | 64 |", "Bits per digit", "mAP of the first 500 (%)", "tsvm.png")
     labels = ["corel1k, mAP@20", "corel5k, mAP", "corel5k-words, mAP"]
     draw_open_set("classes.png")
+    draw_learning_curves("learning-curves.png")
     draw_bars("dfk", "| method | `corel1k`, mAP@20", labels, "dfk.png")
 
 

@@ -263,7 +263,7 @@ def test_fit_reports_the_number_of_pictures(call: Callable[..., Outcome], own: P
     added = call("-c", own, "add", pictures, "--recipe", "small = color() | pca(dim=8)", "--json")
     assert added.code == 0
     n = len(list(pictures.rglob("*.jpg")))
-    assert call("-c", own, "fit", "--json").json == {"small": n}
+    assert call("-c", own, "fit", "--json").json == {"fitted": {"small": n}, "notes": {}}
     assert call("-c", own, "fit", "small").out == f"small: fitted on {n} pictures.\n"
     unknown = call("-c", own, "fit", "smal")
     assert unknown.code == 2

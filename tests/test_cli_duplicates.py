@@ -43,7 +43,7 @@ def test_groups_are_written_as_text_json_and_html(call, filled, tmp_path, monkey
     assert (page.count("<figure"), page.count("the same file at 2 paths"), page.count("the same photo")) == (3, 1, 1)
     assert [line.rpartition("/")[2] for line in out.splitlines()[1:]] == ["beach-000.jpg", "small.jpg"]
     code, out, err = call("duplicates", "--tier", "identical", "--json", "--html", tmp_path / "d.html")
-    (group,) = json.loads(out)
+    (group,) = json.loads(out)["groups"]
     assert [path.rpartition("/")[2] for path in group["items"][0]["paths"]] == ["again.jpg", "face-000.jpg"]
     assert (group["tier"], group["items"][0]["distance"]) == ("identical", 0.0)
     assert "d.html" in err
@@ -55,6 +55,18 @@ def test_groups_are_written_as_text_json_and_html(call, filled, tmp_path, monkey
     code, out, err = call("duplicates", "--html", tmp_path / "none" / "d.html")  # fails before the search, not after it
     assert (code, out) == (2, "")
     assert "Create it first" in err
+
+
+def test_json_counts_the_pictures_without_detail(tmp_path, capsys):
+    (tmp_path / "p").mkdir()
+    for grey in range(3):
+        Image.new("RGB", (80, 60), (grey, grey, grey)).save(tmp_path / "p" / f"{grey}.png")
+    with Collection(tmp_path / "c", create=True) as collection:
+        collection.add(tmp_path / "p", recipes=["color"], workers=1)
+    assert run(["-c", str(tmp_path / "c"), "duplicates", "--workers", "1", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"groups": [], "without_detail": 3}
+    assert "Not compared: 3 pictures with too little detail" in err
 
 
 def test_dismiss_is_permanent_and_accepts_paths_and_ids(call, filled):

@@ -1,5 +1,7 @@
 """Spaces whose transforms learn from labels."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -95,16 +97,27 @@ def test_the_command_line_imports_labels_or_uses_those_of_the_collection(filled,
     told = f"Not in the collection: 1 name from {table}.\nTo evaluate: lookalike -c {filled.path} classes evaluate"
     assert err.startswith(told)
     assert cli.run([*where, f"--import-labels={table}", "fda", "--json"]) == 0
-    assert capsys.readouterr().out == '{"fda": 15}\n'
+    assert json.loads(capsys.readouterr().out) == {"fitted": {"fda": 15}, "notes": {}}
     assert cli.run([*where, "fda", "--labels", str(table)]) == 2  # the syntax of 0.1
     assert f"{table} is a file, not a space." in capsys.readouterr().err
     assert cli.run([*where, "--labels", "fda"]) == 0
     assert cli.run([*where, "fda", "--labels", "--json"]) == 0
-    assert capsys.readouterr().out == 'fda: fitted on 15 of 20 pictures (those with one label).\n{"fda": 15}\n'
+    text, data = capsys.readouterr().out.splitlines()
+    assert text == "fda: fitted on 15 of 20 pictures (those with one label)."
+    assert json.loads(data)["fitted"] == {"fda": 15}
     assert cli.run([*where, "slem()", "--calibrate", "--labels", "--workers", "1"]) == 0
     assert "with 10 labelled pictures" in capsys.readouterr().out
     assert cli.run([*where, "slem", "--labels"]) == 2
     assert "does not learn from labels" in capsys.readouterr().err
+
+
+def test_json_contains_the_notes_of_the_text_output(filled, pictures, capsys):
+    filled.import_labels(pictures)
+    where = ["-c", str(filled.path), "fit", "ncmml()", "--labels"]
+    assert cli.run(where) == 0
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ncmml: ")]
+    assert cli.run([*where, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == {"ncmml": note.removeprefix("ncmml: ").removesuffix(".")}
 
 
 @pytest.mark.parametrize("bad", ['"fish-001.jpg,fish\nfish-002.jpg,fish\n', 'fish-001.jpg,"fish\nfish-002.jpg,"fish\n'])

@@ -10,7 +10,8 @@ from lookalike.collection import fitting
 from lookalike.encode.smooth import Smooth
 from lookalike.errors import DamagedError, InputError
 from lookalike.index import neighbours
-from lookalike.index.neighbours import LISTED, NeighbourGraph
+from lookalike.index.neighbours import NeighbourGraph
+from lookalike.limits import NEIGHBOURS
 from lookalike.recipes import FORMER, RECIPES
 from lookalike.store.items import Item
 from reference.neighbours import nearest, smoothed
@@ -23,7 +24,7 @@ PIPELINE = "soft = color() | pca(dim=8) | l2() | smooth(k=3, alpha=2)"
 def check_graph(graph, X):
     """Compare a graph with a new search. A list that has lost neighbours can be shorter, but not wrong."""
     n = len(graph)
-    _, D = nearest(X[graph.ids], min(LISTED, n - 1))
+    _, D = nearest(X[graph.ids], min(NEIGHBOURS, n - 1))
     listed = np.isfinite(graph.distances)[:, : D.shape[1]]
     np.testing.assert_allclose(graph.distances[:, : D.shape[1]][listed], D[listed], rtol=1e-4, atol=1e-5)
     places = graph.places[:, : D.shape[1]]
@@ -47,13 +48,13 @@ def test_a_graph_equals_a_new_search_after_every_change():
         ids = np.union1d(np.setdiff1d(ids, removed), added)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 5, LISTED])
+@pytest.mark.parametrize("n", [0, 1, 2, 5, NEIGHBOURS])
 def test_a_graph_of_few_rows_lists_all_others(n):
     X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     graph = NeighbourGraph()
     for size in (n, n + 3, n):
         graph.update(np.arange(size), lambda ids: X[ids])
-        assert (graph.places >= 0).sum(axis=1).tolist() == [min(LISTED, max(0, size - 1))] * size
+        assert (graph.places >= 0).sum(axis=1).tolist() == [min(NEIGHBOURS, max(0, size - 1))] * size
         assert graph.is_complete
         if size > 1:
             check_graph(graph, X)
@@ -77,12 +78,12 @@ def test_a_large_graph_is_approximate_and_measures_its_recall(monkeypatch):
     graph = NeighbourGraph()
     graph.update(np.arange(1_000), lambda ids: X[ids])
     assert not graph.is_exact
-    true, _ = nearest(X[:1_000], LISTED)
+    true, _ = nearest(X[:1_000], NEIGHBOURS)
     found = np.mean([np.isin(mine, own).mean() for mine, own in zip(graph.places, true, strict=True)])
     assert 0.7 < found < 1
     assert abs(graph.recall(lambda ids: X[ids]) - found) < 0.1
     graph.update(np.arange(1_020), lambda ids: X[ids])  # compares a few new rows with all rows
-    true, _ = nearest(X[:1_020], LISTED)
+    true, _ = nearest(X[:1_020], NEIGHBOURS)
     assert all(np.isin(graph.places[row], true[row]).all() for row in range(1_000, 1_020))
     graph.update(np.arange(1_500), lambda ids: X[ids])  # with new cells, because the old ones are too large
     assert graph.is_complete
@@ -136,7 +137,7 @@ def check_smoothed(collection):
     """Compare the searched rows of a space with a new computation from its own rows."""
     ids, rows = collection.vectors("soft")
     own = collection.space("soft").rows.vectors(ids)
-    assert collection.space("soft").is_smoothed
+    assert collection.space("soft").has_smoothed_rows
     assert ids.tolist() == collection.space("soft").row_ids().tolist()
     np.testing.assert_allclose(rows, smoothed(own, 3, 2.0), atol=1e-5)
     assert collection.verify() == []
@@ -251,10 +252,10 @@ def test_a_space_of_an_older_version_is_smoothed_by_its_next_fit(collection, mon
     monkeypatch.setattr(fitting, "FORMER", {"old": former})
     monkeypatch.setattr(fitting, "RECIPES", {"old": current})
     collection.compact()
-    assert not collection.space("old").is_smoothed
+    assert not collection.space("old").has_smoothed_rows
     collection.fit("old")
     assert collection.space("old").specs == current
-    assert collection.space("old").is_smoothed
+    assert collection.space("old").has_smoothed_rows
     assert collection.verify() == []
 
 

@@ -23,6 +23,10 @@ COST: Limit = (Real, "a number from 1e-30 to 1e30", 1e-30, 1e30)
 COST_OR_ZERO: Limit = (Real, "a number from 0 to 1e30", 0, 1e30)
 SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
 
+NEIGHBOURS = 10
+"""Neighbours per row of a neighbour graph, and the largest `k` of `smooth`: twice its default, so that removals rarely
+require a new search."""
+
 
 def check_number(name: str, value: object, kind: type, allowed: str, low: float, high: float) -> None:
     """Raise InputError unless the value has this type and is within `low` … `high`; `allowed` describes the limits."""

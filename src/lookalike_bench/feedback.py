@@ -145,8 +145,10 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
     turn = int(number) - 1 if kind == "scored" else int(number)  # the questions of round N are chosen in N − 1
     if kind == "marks":
         values = marks_until(outcome.precision, int(number) / 100)
-    elif kind == "stop":
-        values = stops(outcome.stop, outcome.found, int(number) / 100)
+    elif measure == "stop-95":
+        values = stops_when_found(outcome.stop, outcome.found, 0.95)
+    elif measure == "stop-85":
+        values = stops_early(outcome.stop, outcome.found, 0.85)
     else:
         values = getattr(outcome, kind)[:, turn]
     statistic = median if kind == "bias" else mean
@@ -321,18 +323,27 @@ def marks_until(precision: Values, enough: float) -> Values:
     return values
 
 
-def stops(stop: Values, marked: Values, share: float) -> Values:
-    """Whether the rule "nearly all are found" applied in each session, (s,); stop and marked are (s, rounds + 1).
+def stops_when_found(stop: Values, found: Values, share: float) -> Values:
+    """1 for each session in which a round reports that nearly all are found, else 0; NaN if it never finds this share.
 
-    For a share of at least 0.9: 1 if the rule applied, 0 if not, NaN if the session did not find that share. For a
-    smaller one: 1 if the rule applied before that share was found.
+    `stop` and `found` are (s, rounds + 1), as in `Outcome`.
 
-    >>> stop, marked = np.array([[0.0, 1], [1, 1], [0, 0]]), np.array([[0.5, 1], [0.6, 0.7], [0.5, 0.96]])
-    >>> stops(stop, marked, 0.95).tolist(), stops(stop, marked, 0.85).tolist()
-    ([1.0, nan, 0.0], [0.0, 1.0, 0.0])
+    >>> stop, found = np.array([[0.0, 1], [1, 1], [0, 0]]), np.array([[0.5, 1], [0.6, 0.7], [0.5, 0.96]])
+    >>> stops_when_found(stop, found, 0.95).tolist()
+    [1.0, nan, 0.0]
     """
-    early: Values = np.max(stop * (marked < share), axis=1)
-    return np.where(marked.max(axis=1) >= share, stop.max(axis=1), np.nan) if share >= 0.9 else early
+    return np.where(found.max(axis=1) >= share, stop.max(axis=1), np.nan)
+
+
+def stops_early(stop: Values, found: Values, share: float) -> Values:
+    """1 for each session in which a round reports that nearly all are found before this share is, else 0.
+
+    >>> stop, found = np.array([[0.0, 1], [1, 1], [0, 0]]), np.array([[0.5, 1], [0.6, 0.7], [0.5, 0.96]])
+    >>> stops_early(stop, found, 0.85).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    early: Values = np.max(stop * (found < share), axis=1)
+    return early
 
 
 class CachedFlat(Flat):

@@ -79,7 +79,7 @@ def duplicates(
             " Of these, only identical files are duplicates."
         )
     if json:
-        print_json([_describe(group, items) for group in groups])
+        print_json({"groups": [_describe(group, items) for group in groups], "without_detail": groups.without_detail})
         return 0
     for group in groups:
         _print_group(group, items)

@@ -35,7 +35,7 @@ KEYS_WITHOUT_QUESTIONS = "u undo · f finish · q quit"
 END_OF_INPUT = ("", "\x04")
 """Input at the end of a file, and on Ctrl-D."""
 LINE_COMMANDS = ("yes", "no", "skip", "undo", "finish", "quit")
-"""Words that stand for their first letter; in any other line, each letter is a key."""
+"""Words that stand for their first letter, if they are the only word of a line."""
 DEFAULT_K = 20
 SIMULATED_ROUNDS = 10
 KITTY_CHUNK = 4_096
@@ -105,8 +105,8 @@ def feedback(
     """Answer yes, no or skip to find the pictures you mean.
 
     Each round lists the best pictures so far and asks about the most informative ones, one key per picture. q or
-    Ctrl-C quits; --resume continues. If input comes from a pipe, each letter is a key (yynu); lines with a word, such
-    as yes or no, also work.
+    Ctrl-C quits; --resume continues. If input comes from a pipe, a line is a word, such as yes or no, or one or more
+    keys (yynu). Any other line is an error; earlier answers are saved.
 
     \b
     Examples:
@@ -123,6 +123,7 @@ def feedback(
     if simulate is not None:
         ignored = {"--resume": resume, "--finish": finish, "--name": name, "--author": author, "--sheet": sheet}
         _check_simulation(simulate, ignored | {"-k": k != DEFAULT_K})
+        limit = SIMULATED_ROUNDS if rounds is None else rounds
         with opened(where) as collection, bars():
             played = collection.simulate(
                 examples,
@@ -130,11 +131,11 @@ def feedback(
                 label=label,
                 labels_from=None if simulate == OWN_LABELS else simulate,
                 space=space,
-                rounds=SIMULATED_ROUNDS if rounds is None else rounds,
+                rounds=limit,
                 window=window,
                 filter=filter,
             )
-        _print_simulated(played, json)
+        _print_simulated(played, limit, json)
         return 0
     with opened(where) as collection:
         if resume is None:
@@ -220,7 +221,8 @@ def _print_end(session: "Session", finished: "Finished | None", program: str, js
         print_note(f"To resume: {program}feedback --resume {session.id}")
 
 
-def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
+def _print_simulated(played: list["SimulatedRound"], rounds: int, json: bool) -> None:
+    """Print a table of the rounds, why the simulation ended, and when a session recommends stopping."""
     if json:
         print_json([dataclasses.asdict(row) for row in played])
         return
@@ -230,6 +232,15 @@ def _print_simulated(played: list["SimulatedRound"], json: bool) -> None:
         estimate = "-" if known is None else f"{known.likely} ({known.low}–{known.high})"
         counts = f"{row.round:>5}  {row.precision:>9.3f}  {row.marked:>6}  {row.found:>5}"
         print_line(f"{counts}  {estimate:16}  {row.seconds:>7.3f}{'  stop' if row.stop else ''}")
+    last = played[-1]
+    if last.round == rounds:
+        print_note(f"The simulation ended after {many(rounds, 'round')}, the limit set by --rounds.")
+    else:
+        print_note(f"The simulation ended after {many(last.round, 'round')}. {last.stop}")
+    first = next((row for row in played if row.stop), None)
+    if first is not None and (first is not last or last.round == rounds):
+        print_note(f"First recommendation to stop: after {many(first.round, 'round')}. {first.stop}")
+    print_note("Pictures without the label count as “no”, also those that have no label at all.")
 
 
 @dataclasses.dataclass
@@ -370,24 +381,38 @@ class Dialogue:
 
 
 class Keys:
-    """Reader of single keys: key presses on a terminal, otherwise the letters of each line."""
+    """Reader of single keys: key presses on a terminal, otherwise the keys of each line."""
 
     def __init__(self) -> None:
-        self._pending: list[str] = []  # unread letters of a line from a pipe
+        self._pending: list[str] = []  # unread keys of a line from a pipe
+        self._lines = 0
 
     def read(self) -> str | None:
-        """Return the next key in lower case, "" for an empty line; None at the end of the input."""
+        """Return the next key in lower case; None at the end of the input. In a pipe, empty lines are ignored."""
         if sys.stdin is None:
             return None
         if sys.stdin.isatty():
             return _read_key()
-        if not self._pending:
+        while not self._pending:
             line = _read_line()
             if line is None:
                 return None
-            word = line.strip().lower()
-            self._pending = [word[:1]] if not word or word in LINE_COMMANDS else [*"".join(word.split())]
+            self._lines += 1
+            self._pending = self._parse(line)
         return self._pending.pop(0)
+
+    def _parse(self, line: str) -> list[str]:
+        """Return the keys of a line from a pipe; raise InputError if it contains anything else."""
+        word = line.strip().lower()
+        if word in LINE_COMMANDS:
+            return [word[0]]
+        keys = [*"".join(word.split())]
+        if not {command[0] for command in LINE_COMMANDS}.issuperset(keys):
+            raise InputError(
+                f"Line {self._lines} of the input is not an answer: {line.strip()[:80]!r}. Allowed: one of the words"
+                f" {', '.join(LINE_COMMANDS)}, or their first letters, such as ynns. Earlier answers are saved."
+            )
+        return keys
 
 
 def _read_key() -> str | None:

@@ -139,7 +139,7 @@ def _check_no_files(collection: "Collection", names: list[str]) -> None:
 
 def _print_fitted(collection: "Collection", fitted: "Fitted", names: list[str], by_labels: bool, json: bool) -> None:
     if json:
-        print_json(fitted)
+        print_json({"fitted": fitted, "notes": fitted.notes})
         return
     if not fitted:
         print_line("Nothing to fit.")

@@ -201,7 +201,7 @@ class Adding:
         if not usable:
             raise InputError(next(iter(failed.values())))
         chains = self._intact_chains(usable, report)
-        smoothed = {space.smoothed_name: space for space in usable if space.is_smoothed}
+        smoothed = {space.smoothed_name: space for space in usable if space.has_smoothed_rows}
         in_graph = cache(lambda name: load_graph(smoothed[name]).ids if name in smoothed else np.empty(0, np.int64))
         run = _Ingest(self._store, chains, self._spaces.read_side(), report, in_graph)
         run.run(sources, progress, workers, self._allowed())
@@ -217,7 +217,7 @@ class Adding:
         for space in spaces:
             try:
                 chains[space.name] = space.intact_chain()
-                if space.is_smoothed:  # new pictures can be found before their rows are smoothed
+                if space.has_smoothed_rows:  # new pictures can be found before their rows are smoothed
                     chains[space.smoothed_name] = chains[space.name]
             except StoreError as error:
                 damage[space.name] = error

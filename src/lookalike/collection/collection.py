@@ -367,7 +367,8 @@ class Collection:
         """Run a session with an emulated user who searches for the pictures of one label; nothing is stored.
 
         The default label is that of the first example. Without examples, the label's first picture is the example. The
-        labels are the collection's, or those of a CSV file or folder, as for `import_labels`.
+        labels are the collection's, or those of a CSV file or folder, as for `import_labels`. Pictures without a label
+        count as negative. The simulation ends after `rounds` rounds, or earlier if no questions are left.
         """
         positive, negative = as_list(examples), as_list(without)
 

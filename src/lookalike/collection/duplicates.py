@@ -13,11 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from lookalike.arrays import CHUNK_BYTES, chunks
 from lookalike.collection.resolve import select
@@ -29,10 +31,11 @@ from lookalike.images.sources import locate
 from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
 from lookalike.images.thumbnails import Thumbnail, find_places, thumbnail
 from lookalike.images.workers import Read, ReadPool, count_cores
+from lookalike.index.neighbours import EXACT_MAX, NeighbourGraph
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord, Pair
-from lookalike.types import Ids, Pixels, Progress, Vectors, format_id
+from lookalike.types import Ids, Pixels, Progress, Vectors, format_id, silent
 
 Tier: TypeAlias = Literal["identical", "same", "edited", "alike"]
 
@@ -72,11 +75,18 @@ CENTRE_BATCH = 512
 CONFIRM_BATCH = 128
 """Centres whose pictures are compared at once. The next batch skips the members of the groups found so far."""
 
+MAX_LINKS = 3
+"""Links between neighbours that lead from a centre to an item near it. A picture is linked to ten others or more, so
+groups of a few hundred copies are found whole."""
+
 Near: TypeAlias = tuple[Ids, Vectors]
 """Items near a centre, nearest first, and their squared distances."""
 
 Rows: TypeAlias = Callable[[Ids], Vectors]
 """Function that returns the rows (m, d) of ids (m,)."""
+
+FindNear: TypeAlias = Callable[[Ids, Ids], Iterable[Near]]
+"""A function from centres (q,) and the other items (m,) to the items near each centre."""
 
 Confirm: TypeAlias = Callable[[int, Ids, Vectors], Iterator[tuple[int, float]]]
 """A function from a centre and the items near it, with distances, to the members of its group, with distances."""
@@ -88,7 +98,10 @@ class Groups(list["Group"]):
     def __init__(self, groups: Iterable["Group"] = (), without_detail: int = 0):
         super().__init__(groups)
         self.without_detail = without_detail
-        """Number of pictures skipped because they have too little detail: only identical files are duplicates."""
+        """Number of pictures skipped because they have too little detail: only identical files are duplicates.
+
+        It counts only pictures that were to be compared with another one, because no others are read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +229,14 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
         progress("comparing pictures", done, len(ids))
 
     if tier == "alike":
-        clusters = find_clusters(ids, index.vectors, ALIKE_RADIUS * typical, _confirm_all, rejected, progress=report)
+        near = choose_search(ids, index.vectors, ALIKE_RADIUS * typical, progress)
+        clusters = find_clusters(ids, near, _confirm_all, rejected, progress=report)
         why = f"closer than {100 * ALIKE_RADIUS:.0f} % of the typical distance in space “{space.name}”"
         return _make_groups(clusters, ids, tier, why)
     radius = np.inf if len(ids) <= ALL_PAIRS_MAX else SAME_RADIUS * typical
+    near = choose_search(ids, index.vectors, radius, progress)
     with PhotoComparison(ids, store.items.first_paths, workers, edited=tier == "edited") as photos:
-        clusters = find_clusters(
-            ids, index.vectors, radius, photos.confirm, rejected, prepare=photos.prepare, progress=report
-        )
+        clusters = find_clusters(ids, near, photos.confirm, rejected, prepare=photos.prepare, progress=report)
         groups = _make_groups(clusters, ids, tier, WHY[tier])
         groups.without_detail = photos.without_detail
         return groups
@@ -397,14 +410,12 @@ class Cluster:
 
 def find_clusters(
     ids: Ids,
-    rows: Rows,
-    radius: float,
+    near: FindNear,
     confirm: Confirm,
     rejected: set[Pair],
     *,
     prepare: Callable[[list[tuple[int, Ids]]], None] | None = None,
     progress: Callable[[int], None] | None = None,
-    max_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Cluster]:
     """Yield every cluster of more than one item, with centres in the order of `ids` (n,).
 
@@ -416,30 +427,79 @@ def find_clusters(
     for start in range(0, len(ids), CENTRE_BATCH):
         batch = start + np.flatnonzero(ungrouped[start : start + CENTRE_BATCH])
         remaining = start + np.flatnonzero(ungrouped[start:])  # earlier centres were compared with all others
-        near = list(zip(batch.tolist(), find_near(ids[batch], ids[remaining], rows, radius, max_bytes), strict=True))
-        for first in range(0, len(near), CONFIRM_BATCH):
+        found = list(zip(batch.tolist(), near(ids[batch], ids[remaining]), strict=True))
+        for first in range(0, len(found), CONFIRM_BATCH):
             candidates = []
-            for position, (others, distances) in near[first : first + CONFIRM_BATCH]:
+            for position, (others, distances) in found[first : first + CONFIRM_BATCH]:
                 positions = order[np.searchsorted(ids, others, sorter=order)]
                 later = ungrouped[positions] & (positions > position)
                 candidates.append((position, others[later], distances[later], positions[later]))
             if prepare is not None:
                 prepare([(int(ids[position]), others) for position, others, *_ in candidates if ungrouped[position]])
             for position, others, distances, positions in candidates:
-                if not ungrouped[position]:
+                if not ungrouped[position]:  # an earlier cluster of this batch accepted the centre
                     continue
-                cluster = Cluster(int(ids[position]))
                 remain = ungrouped[positions]
-                for item, distance in confirm(cluster.centre, others[remain], distances[remain]):
-                    if not any(_pair(item, member) in rejected for member in (cluster.centre, *cluster.members)):
-                        cluster.members.append(item)
-                        cluster.distances.append(distance)
-                        ungrouped[order[np.searchsorted(ids, item, sorter=order)]] = False
+                cluster = _confirm_cluster(int(ids[position]), (others[remain], distances[remain]), confirm, rejected)
                 ungrouped[position] = False
                 if cluster.members:
+                    ungrouped[order[np.searchsorted(ids, cluster.members, sorter=order)]] = False
                     yield cluster
         if progress is not None:
             progress(min(start + CENTRE_BATCH, len(ids)))
+
+
+def _confirm_cluster(centre: int, near: Near, confirm: Confirm, rejected: set[Pair]) -> Cluster:
+    """The cluster of a centre: the confirmed items near it, except those in a rejected pair with an earlier member."""
+    cluster = Cluster(centre)
+    for item, distance in confirm(centre, *near):
+        if not any(_pair(item, member) in rejected for member in (centre, *cluster.members)):
+            cluster.members.append(item)
+            cluster.distances.append(distance)
+    return cluster
+
+
+def choose_search(ids: Ids, rows: Rows, radius: float, progress: Progress = silent) -> FindNear:
+    """Choose how to find the items within a squared distance: compare all pairs, or more than EXACT_MAX by a graph."""
+    if len(ids) <= EXACT_MAX:
+        return partial(find_near, rows=rows, radius=radius)
+    graph = NeighbourGraph()
+    graph.update(np.sort(ids), rows, progress=progress)
+    place, listed = np.nonzero(graph.places >= 0)
+    ends = place, graph.places[place, listed]
+    links = csr_array((np.ones(len(place), np.bool_), ends), shape=(len(ids), len(ids)))
+    return partial(find_linked, ids=graph.ids, links=(links + links.T).tocsr(), rows=rows, radius=radius)
+
+
+def find_linked(
+    centres: Ids,
+    others: Ids,  # noqa: ARG001 — FindNear
+    ids: Ids,
+    links: csr_array,
+    rows: Rows,
+    radius: float,
+) -> Iterator[Near]:
+    """Like `find_near`, but follow the links (n, n) between the ids (n,) from each centre to items near it."""
+    Q = rows(centres)  # (q, d)
+    known = ends = np.arange(len(centres)) * len(ids) + np.searchsorted(ids, centres)  # numbers of (centre, item)
+    found, distances = [ends[:0]], [Q[:0, 0]]
+    for _ in range(MAX_LINKS):
+        number, place = np.divmod(ends, len(ids))
+        linked = links[place]
+        numbers = np.repeat(number, np.diff(linked.indptr))
+        pairs = np.setdiff1d(numbers * len(ids) + linked.indices, known)
+        number, place = np.divmod(pairs, len(ids))
+        D = np.empty(len(pairs), np.float32)
+        for part in chunks(len(pairs), row_bytes=8 * Q.shape[1]):
+            D[part] = np.square(Q[number[part]] - rows(ids[place[part]])).sum(axis=1)
+        known, ends = np.union1d(known, pairs), pairs[radius >= D]
+        found.append(ends)
+        distances.append(D[radius >= D])
+    number, place = np.divmod(np.concatenate(found), len(ids))
+    near = np.concatenate(distances)
+    order = np.lexsort((place, near, number))
+    for first, last in pairwise(np.searchsorted(number[order], np.arange(len(centres) + 1))):
+        yield ids[place[order[first:last]]], near[order[first:last]]
 
 
 def find_near(centres: Ids, others: Ids, rows: Rows, radius: float, max_bytes: int = CHUNK_BYTES) -> Iterator[Near]:

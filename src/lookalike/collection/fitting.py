@@ -349,7 +349,7 @@ def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
     for space in intact:
         space.build_indexes(progress)
     for space in intact:
-        for name in (space.name, space.specs[0], *[space.smoothed_name] * space.is_smoothed):
+        for name in (space.name, space.specs[0], *[space.smoothed_name] * space.has_smoothed_rows):
             space.store.vectors.release_quarantined(name)
 
 

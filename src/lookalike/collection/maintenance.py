@@ -190,7 +190,7 @@ def _verify_space(space: Space, progress: Progress) -> list[str]:
     faults += [f"{problem} Run: lookalike repair" for problem in damaged_structures(space).values()]
     if not faults and space.is_fitted and (missing := len(space.missing_rows())):
         faults.append(f"Space '{space.name}' has no vectors for {many(missing, 'item')}. Run: lookalike repair")
-    if not faults and space.is_smoothed and (missing := len(space.row_ids()) - len(space)):
+    if not faults and space.has_smoothed_rows and (missing := len(space.row_ids()) - len(space)):
         faults.append(
             f"Space '{space.name}' has no smoothed vectors for {many(missing, 'item')}. Run: lookalike repair"
         )

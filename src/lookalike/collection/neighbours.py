@@ -29,9 +29,9 @@ AVERAGED_BYTES = 64 * 2**20
 
 
 def update_smoothed(spaces: Iterable[Space], progress: Progress) -> None:
-    """Update the neighbour graphs and smoothed rows of those spaces that have them."""
+    """Update the neighbour graphs and smoothed rows of those spaces that need them."""
     for space in spaces:
-        if space.smooths:
+        if space.needs_smoothed_rows:
             _update(space, progress)
 
 

@@ -29,7 +29,7 @@ from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.workers import count_cores
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
-from lookalike.index.neighbours import CELL_ROWS, EXACT_MAX, PROBES
+from lookalike.index.neighbours import CELL_ROWS, EXACT_MAX, GRAPH_BYTES, PROBES
 from lookalike.recipes import RECIPES
 from lookalike.registry import create
 from lookalike.text import human_bytes, human_seconds
@@ -170,9 +170,6 @@ CATALOGUE_BYTES = 200
 
 ID_BYTES = 25
 """Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""
-
-GRAPH_BYTES = 94
-"""Bytes per row of a neighbour graph, in memory while it is updated and on disk."""
 
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
 """Bytes per row of the faiss structures, in memory and on disk."""

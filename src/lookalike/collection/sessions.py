@@ -75,7 +75,7 @@ class SimulatedRound:
     marked: int  # pictures marked so far, including the examples
     found: int  # of these, relevant and in the collection
     estimate: "Estimate | None"  # the session's estimate of the number of relevant pictures
-    stop: bool  # whether the session recommends stopping
+    stop: str | None  # the reason to stop, as a sentence, if more marks will not help; the simulation continues
     seconds: float
 
 
@@ -313,8 +313,8 @@ def simulate(
 ) -> list[SimulatedRound]:
     """Run rounds with an emulated user who marks every question correctly; nothing is stored. §4.A, fsm-tree.
 
-    The user searches for the pictures with `label`, by default that of the first example. `labels` are pairs of item
-    and label, by default the collection's.
+    The user searches for the pictures with `label`, by default that of the first example, and marks all others
+    negative, even those without any label. `labels` are pairs of item and label, by default the collection's.
     """
     from lookalike.feedback import EmulatedUser, emulate, run_round
 
@@ -346,7 +346,7 @@ def simulate(
             marked=len(marks.ids),
             found=outcome.found,
             estimate=outcome.estimate,
-            stop=outcome.stop is not None,
+            stop=outcome.stop,
             seconds=sum(outcome.seconds.values()),
         )
         for number, (marks, outcome) in enumerate(session)

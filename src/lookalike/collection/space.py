@@ -107,7 +107,7 @@ class Space:
         return stored.base is not None and stored.model is not None and is_coder(stored.chain[-1])
 
     @property
-    def smooths(self) -> bool:
+    def needs_smoothed_rows(self) -> bool:
         """Whether its chain ends in `smooth` and is fitted: searches use smoothed rows once they are computed."""
         return self.is_fitted and is_smooth(self.specs[-1])
 
@@ -117,7 +117,7 @@ class Space:
         return f"{self.name} (smoothed)"
 
     @property
-    def is_smoothed(self) -> bool:
+    def has_smoothed_rows(self) -> bool:
         """Whether its smoothed rows are computed and answer searches."""
         smoothed = self._spaces.stored().get(self.smoothed_name)
         return smoothed is not None and smoothed.dim is not None
@@ -317,7 +317,7 @@ class Space:
     @property
     def _indexed_name(self) -> str:
         """The name of the stored rows that `index` is built on."""
-        return self.smoothed_name if self.is_smoothed else self._own_name
+        return self.smoothed_name if self.has_smoothed_rows else self._own_name
 
     @property
     def _own_name(self) -> str:

@@ -11,11 +11,8 @@ import numpy as np
 
 from lookalike.arrays import to_numpy, unit_rows
 from lookalike.encode.whiten import L2
-from lookalike.limits import NOT_NEGATIVE, check_number
+from lookalike.limits import NEIGHBOURS, NOT_NEGATIVE, check_number
 from lookalike.types import Array, Vectors
-
-MAX_NEIGHBOURS = 10
-"""The neighbour graph of a collection lists this many neighbours per picture."""
 
 
 class Smooth(L2):
@@ -45,7 +42,7 @@ class Smooth(L2):
 
     def fit(self, X: Array, y: Array | None = None) -> Self:
         """Check the parameters and X; nothing is learned."""
-        check_number("k", self.k, Integral, f"a whole number from 1 to {MAX_NEIGHBOURS}", 1, MAX_NEIGHBOURS)
+        check_number("k", self.k, Integral, f"a whole number from 1 to {NEIGHBOURS}", 1, NEIGHBOURS)
         check_number("alpha", self.alpha, *NOT_NEGATIVE)
         return super().fit(X, y)
 

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.images.same_photo import BLOCK, MIN_COVERED, UNRELATED, Small, align, rotation
+from lookalike.images.same_photo import BLOCK, MIN_COVERED, UNRELATED, Small, align, light_and_colours, rotation
 from lookalike.images.thumbnails import Place, find_places
 from lookalike.types import Vectors
 
@@ -75,10 +75,7 @@ def edited_difference(one: Small, other: Small, edit: Edit) -> float:
 
 def _residual(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> float:
     """Return the difference between two aligned pictures in the MIN_MATCHING of their blocks that match best."""
-    ours, theirs = (
-        cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb), (0, 0), 1).astype(np.float32)
-        for image in (one, aligned)
-    )
+    ours, theirs = light_and_colours(one), light_and_colours(aligned)
     blocks = [_blocks(image) for image in (*np.moveaxis(ours, 2, 0), *np.moveaxis(theirs, 2, 0))]  # 6 × (b, BLOCK²)
     full = _blocks(covered).mean(axis=1) > 0.9
     light, red, blue, other, other_red, other_blue = (part[full] for part in blocks)

@@ -137,10 +137,7 @@ def _residual(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> float:
     clipped at 255. A clipped pixel was at least as bright as it is now, so it only counts if it is brighter than the
     other picture predicts.
     """
-    ours, theirs = (
-        cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb), (0, 0), 1).astype(np.float32)
-        for image in (one, aligned)
-    )
+    ours, theirs = light_and_colours(one), light_and_colours(aligned)
     residual = max(_residuals(ours, theirs, covered, covered, colour_changes=False))
     clipped, clipped_other = _clipped(one), _clipped(aligned)
     unclipped = covered & ~clipped & ~clipped_other
@@ -148,6 +145,11 @@ def _residual(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> float:
         return residual
     ignored = clipped, clipped_other
     return min(residual, max(_residuals(ours, theirs, covered, unclipped, colour_changes=True, ignored=ignored)))
+
+
+def light_and_colours(image: Small) -> NDArray[np.float32]:
+    """Return the light and the two colour channels of a picture (h, w, 3), slightly blurred."""
+    return cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2YCrCb), (0, 0), 1).astype(np.float32)
 
 
 def _residuals(

@@ -11,7 +11,7 @@ radial kernel maps distances of the input space to those of its feature space, s
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import ceil, inf, log, log1p
+from math import ceil, e, inf, log, log1p
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -342,7 +342,7 @@ def _between(norm: int, other: int, dim: int) -> tuple[float, float]:
 
 def _gaussian_change(r: Numbers, gamma: float) -> Numbers:
     """Largest change of exp(−γt²) while t changes by r; the steepest slope is √(2γ/e)."""
-    change: Numbers = np.minimum(1.0, (2 * gamma / np.e) ** 0.5 * r)
+    change: Numbers = np.minimum(1.0, (2 * gamma / e) ** 0.5 * r)
     return change
 
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, StoreError
+from lookalike.limits import NEIGHBOURS
 from lookalike.types import Ids, Progress, Vectors, silent
 
-LISTED = 10
-"""Neighbours per row: twice as many as `smooth` uses, so that removals rarely require a new search."""
+GRAPH_BYTES = 8 * NEIGHBOURS + 14
+"""Bytes per row of a graph, in memory while it is updated and on disk: places and distances; id, cell and two flags."""
 
 EXACT_MAX = 200_000
 """Maximum number of rows for exact neighbours."""
@@ -51,8 +52,8 @@ class NeighbourGraph:
     Attributes
     ----------
     ids : (n,) ascending.
-    places : (n, LISTED) int32, the places in `ids` of the neighbours of each row, nearest first; -1: none.
-    distances : (n, LISTED) float32, their squared distances; infinity: none.
+    places : (n, NEIGHBOURS) int32, the places in `ids` of the neighbours of each row, nearest first; -1: none.
+    distances : (n, NEIGHBOURS) float32, their squared distances; infinity: none.
     changed : (n,) the rows whose neighbours have changed; the caller resets it.
 
     Examples
@@ -70,8 +71,8 @@ class NeighbourGraph:
 
     def _clear(self) -> None:
         self.ids: Ids = np.empty(0, np.int64)
-        self.places = np.empty((0, LISTED), np.int32)
-        self.distances = np.empty((0, LISTED), np.float32)
+        self.places = np.empty((0, NEIGHBOURS), np.int32)
+        self.distances = np.empty((0, NEIGHBOURS), np.float32)
         self.changed = np.empty(0, np.bool_)
         self._cells = np.empty(0, np.int32)  # the cell of each row; -1: not assigned
         self._searched = np.empty(0, np.bool_)  # whether the list of a row is complete
@@ -95,7 +96,7 @@ class NeighbourGraph:
         ids: Ids,
         rows: Rows,
         *,
-        least: int = LISTED // 2,
+        least: int = NEIGHBOURS // 2,
         progress: Progress = silent,
         checkpoint: Callable[[], None] | None = None,
     ) -> None:
@@ -105,7 +106,7 @@ class NeighbourGraph:
         neighbours are searched for again. `checkpoint` is called every minute; an interrupted update continues from
         there.
         """
-        if min(len(self), len(ids)) <= LISTED:  # the lists contain all other rows
+        if min(len(self), len(ids)) <= NEIGHBOURS:  # the lists contain all other rows
             self._clear()
         self._set_ids(ids, least)
         to_search = np.flatnonzero(~self._searched)
@@ -135,9 +136,9 @@ class NeighbourGraph:
         """Measure the share, 0 to 1, of the true neighbours in the graph, on rows spread over it."""
         sample = np.arange(0, len(self), max(1, len(self) // RECALL_ROWS))[:RECALL_ROWS]
         Q = rows(self.ids[sample])
-        best = np.full((len(sample), LISTED), np.inf, np.float32), np.full((len(sample), LISTED), -1)
+        best = np.full((len(sample), NEIGHBOURS), np.inf, np.float32), np.full((len(sample), NEIGHBOURS), -1)
         for part in chunks(len(self), 4 * Q.shape[1], 2**27):
-            D, places = _nearest(Q, rows(self.ids[part]), LISTED + 1)
+            D, places = _nearest(Q, rows(self.ids[part]), NEIGHBOURS + 1)
             places = np.where(places >= 0, places + part.start, -1)
             D[places == sample[:, None]] = np.inf
             best = _best(np.hstack([best[0], D]), np.hstack([best[1], places]))
@@ -174,7 +175,7 @@ class NeighbourGraph:
             n = len(graph)
             lists = graph.places.shape, graph.distances.shape
             flags = graph.changed.shape, graph._searched.shape, graph._cells.shape
-            if {*lists} != {(n, LISTED)} or {*flags} != {(n,)} or graph.places.max(initial=-1) >= n:
+            if {*lists} != {(n, NEIGHBOURS)} or {*flags} != {(n,)} or graph.places.max(initial=-1) >= n:
                 raise ValueError(f"its arrays do not belong to {n} rows")
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise DamagedError(f"Cannot read {path}: {error}. Delete it; it will be computed again.") from error
@@ -190,13 +191,14 @@ class NeighbourGraph:
         lost = (places < 0) & np.isfinite(distances)
         distances[lost] = np.inf
         distances, places = _best(distances, places)
-        unsearched = ~self._searched[kept] | np.isinf(distances[:, min(least, LISTED) - 1])
+        unsearched = ~self._searched[kept] | np.isinf(distances[:, min(least, NEIGHBOURS) - 1])
         distances[unsearched], places[unsearched] = np.inf, -1
         at = new_places[kept]
         changed, cells = self.changed[kept] | lost.any(axis=1), self._cells[kept]
         n = len(ids)
         self.ids = ids
-        self.places, self.distances = np.full((n, LISTED), -1, np.int32), np.full((n, LISTED), np.inf, np.float32)
+        self.places = np.full((n, NEIGHBOURS), -1, np.int32)
+        self.distances = np.full((n, NEIGHBOURS), np.inf, np.float32)
         self.changed, self._searched = np.ones(n, np.bool_), np.zeros(n, np.bool_)
         self._cells = np.full(n, -1, np.int32)
         self.places[at], self.distances[at], self.changed[at], self._cells[at] = places, distances, changed, cells
@@ -253,13 +255,13 @@ class NeighbourGraph:
 
         D is (q, m), or (m, q) with axis 1.
         """
-        distances, known = self.distances[places], self.places[places]  # (q, LISTED)
+        distances, known = self.distances[places], self.places[places]  # (q, NEIGHBOURS)
         # The list of a complete row that has lost neighbours is only complete up to its last one.
         last = np.where(np.isfinite(distances), distances, -np.inf).max(axis=1)
         limits = np.where(self._searched[places], last, distances[:, -1])  # (q,)
-        if np.isinf(limits).any() and len(others) >= SAMPLED * LISTED:  # a bound from a part of the others
+        if np.isinf(limits).any() and len(others) >= SAMPLED * NEIGHBOURS:  # a bound from a part of the others
             part = D[:, ::SAMPLED] if axis == 0 else D[::SAMPLED].T
-            limits = np.minimum(limits, np.partition(part, LISTED - 1, axis=1)[:, LISTED - 1])
+            limits = np.minimum(limits, np.partition(part, NEIGHBOURS - 1, axis=1)[:, NEIGHBOURS - 1])
         hits = np.flatnonzero(np.expand_dims(limits, 1 - axis) >= D)
         offered = D.ravel()[hits]
         position = np.divmod(hits, D.shape[1])
@@ -270,9 +272,9 @@ class NeighbourGraph:
         order = np.lexsort((offered, row))
         row, column, offered = row[order], column[order], offered[order]
         rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its row, nearest first
-        row, column, offered, rank = (values[rank < LISTED] for values in (row, column, offered, rank))
+        row, column, offered, rank = (values[rank < NEIGHBOURS] for values in (row, column, offered, rank))
         lists = np.unique(row)
-        near, where = np.full((len(lists), LISTED), np.inf, np.float32), np.full((len(lists), LISTED), -1)
+        near, where = np.full((len(lists), NEIGHBOURS), np.inf, np.float32), np.full((len(lists), NEIGHBOURS), -1)
         at = np.searchsorted(lists, row), rank
         near[at], where[at] = offered, others[column]
         before, now = known[lists], _best(np.hstack([distances[lists], near]), np.hstack([known[lists], where]))
@@ -304,7 +306,7 @@ def _faiss() -> Any:
 
 
 def _best(D: Vectors, places: NDArray[Any]) -> tuple[Vectors, NDArray[Any]]:
-    """The LISTED nearest of each row, nearest first; places at distance infinity become -1."""
-    order = np.argsort(D, axis=1, kind="stable")[:, :LISTED]
+    """The NEIGHBOURS nearest of each row, nearest first; places at distance infinity become -1."""
+    order = np.argsort(D, axis=1, kind="stable")[:, :NEIGHBOURS]
     D, places = np.take_along_axis(D, order, axis=1), np.take_along_axis(places, order, axis=1)
     return D, np.where(np.isinf(D), -1, places).astype(np.int32)
