@@ -323,7 +323,7 @@ def test_a_search_by_codes_opens_its_index_once_and_once_more_for_its_example(fi
     filled.fit("itq(bits=32)")
     filled.search(7, space="itq")
     opened = []
-    points = indexes.Indexes.points
-    monkeypatch.setattr(indexes.Indexes, "points", lambda self, name: opened.append(name) or points(self, name))
+    searched = indexes.Indexes.searched
+    monkeypatch.setattr(indexes.Indexes, "searched", lambda self, name: opened.append(name) or searched(self, name))
     filled.search(8, space="itq")
     assert opened == ["itq", "itq"]

@@ -10,6 +10,7 @@
     ├── ImageError              file that cannot be read as a picture; the message is the reason
     ├── SourceError             folder, archive or list that cannot be read
     ├── MissingError            missing optional package or file that a component needs
+    ├── ClusterError            cluster that cannot be reached or used
     └── StoreError              problem with the directory of a collection
         ├── NoCollectionError   no collection at this path
         ├── LockedError         another process is writing
@@ -80,6 +81,10 @@ class SourceError(LookalikeError):
 
 class MissingError(LookalikeError, ImportError):
     """A missing optional package or file that a component needs."""
+
+
+class ClusterError(LookalikeError):
+    """A cluster that cannot be reached or used."""
 
 
 class StoreError(LookalikeError):

@@ -1,8 +1,8 @@
 """Adding pictures: list files, recognise known ones, read the others, extract their features, commit.
 
 `Adding` has the operations: `add`, `refresh`, and extracting features again. `_Ingest` does one run over some sources:
-other processes read pictures while this one extracts features, memory is bounded, and each commit is final. Callers
-hold the writer lock.
+a pool reads pictures and extracts their features, memory is bounded, and each commit is final. Callers hold the writer
+lock.
 """
 
 import queue
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.collection.chain import DESCRIBE_BATCH, Chain, Prepare, read_pool
+from lookalike.collection.chain import Chain, Prepare
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
 from lookalike.collection.neighbours import load_graph, update_smoothed
@@ -203,7 +203,7 @@ class Adding:
         chains = self._intact_chains(usable, report)
         smoothed = {space.smoothed_name: space for space in usable if space.has_smoothed_rows}
         in_graph = cache(lambda name: load_graph(smoothed[name]).ids if name in smoothed else np.empty(0, np.int64))
-        run = _Ingest(self._store, chains, self._spaces.read_side(), report, in_graph)
+        run = _Ingest(self._spaces, chains, report, in_graph)
         run.run(sources, progress, workers, self._allowed())
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
         return run.copied_items
@@ -304,30 +304,25 @@ class _Ingest:
 
     Parameters
     ----------
-    store : the collection's store.
+    spaces : the collection's spaces.
     chains : the chain of each set of rows that new pictures are added to, by the name of a stored space.
-    side : the shorter side at which pictures are read.
     report : receives counts and skipped files.
     in_graph : returns the items in the neighbour graph of a set of smoothed rows, none for other rows. If such an item
         has lost its smoothed row, `update_smoothed` must compute it again, so no row is added here.
     """
 
-    def __init__(
-        self, store: Store, chains: dict[str, Chain], side: int, report: Report, in_graph: Callable[[str], Ids]
-    ):
-        self.store = store
+    def __init__(self, spaces: Spaces, chains: dict[str, Chain], report: Report, in_graph: Callable[[str], Ids]):
+        self.spaces = spaces
+        self.store = spaces.store
         self.in_graph = in_graph
         self.chains = chains
-        self.side = side
         self.report = report
         self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
-        self.prepare = Prepare(list(self.features.values()))
-        self.unfinished: list[Read] = []
-        self.rows: list[tuple[Read, list[NDArray[Any]]]] = []
+        self.rows: list[Read] = []  # with their vectors
         self.rows_bytes = 0
         self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
-        self.undescribed = {int(item) for base in self.features for item in store.vectors.missing(base)}
+        self.undescribed = {int(item) for base in self.features for item in self.store.vectors.missing(base)}
         self.copied_items: set[int] = set()  # known items that were found at a new path
         self.done = 0
         self.committed_at = time.monotonic()
@@ -341,17 +336,16 @@ class _Ingest:
             unread = self._unread(listing, progress)
             first = next(unread, None)
             if first is not None:
-                with read_pool(self.prepare, side=self.side, workers=workers) as pool:
+                prepare = Prepare(list(self.features.values()))
+                with self.spaces.executor.describe_pool(prepare, self.spaces.read_side(), workers) as pool:
                     for result in pool.map(concatenate([first], unread)):
                         self._handle(result)
                         progress("reading", self.done, listing.total)
         except KeyboardInterrupt:
-            self.unfinished.clear()  # the next add reads pictures that have no features yet; the others are committed
-            self._commit()
+            self._commit()  # the next add reads the pictures that have no features yet
             raise
         finally:
             listing.close()
-        self._describe()
         self._commit()
         progress("reading", self.done, self.done)
 
@@ -393,49 +387,38 @@ class _Ingest:
         return True
 
     def _handle(self, result: Read | Skip) -> None:
+        self.done += 1
         if isinstance(result, Skip):
             entry = result.entry
             self.report.skipped[entry.path] = result.reason
-            self.done += 1
             # Without a size, the file never counts as unchanged, so the next add tries it again.
             size, mtime_ns = (entry.size, entry.mtime_ns) if result.lasting else (-1, -1)
             if result.lasting or self._item_at(entry.path) is None:
                 self.skips.append((entry.path, size, mtime_ns, result.reason))
         else:
-            self.unfinished.append(result)
-            if len(self.unfinished) >= DESCRIBE_BATCH:
-                self._describe()
+            self.rows.append(result)
+            self.rows_bytes += sum(row.nbytes for row in result.parts)
         overdue = time.monotonic() - self.committed_at > COMMIT_S
         if overdue or len(self.rows) >= COMMIT_ROWS or self.rows_bytes >= COMMIT_BYTES:
             self._commit()
-
-    def _describe(self) -> None:
-        """Extract the features of the pictures that were read."""
-        if not self.unfinished:
-            return
-        reads, self.unfinished = self.unfinished, []
-        parts = self.prepare.finish([read.parts for read in reads])
-        self.rows.extend((read, [X[i] for X in parts]) for i, read in enumerate(reads))
-        self.rows_bytes += sum(X.nbytes for X in parts)
-        self.done += len(reads)
 
     def _commit(self) -> None:
         """Add all pictures whose features were extracted to the collection, in one transaction."""
         self.committed_at = time.monotonic()
         if not (self.rows or self.links or self.skips):
             return
-        existing = self.store.items.get(list({read.id for read, _ in self.rows}))
+        existing = self.store.items.get(list({read.id for read in self.rows}))
         self._skip_collisions(existing)
-        rows = {read.id: (read, parts) for read, parts in self.rows}  # the same picture twice is one item
-        to_write = {item: row for item, row in rows.items() if item not in existing or item in self.undescribed}
+        reads = {read.id: read for read in self.rows}  # the same picture twice is one item
+        to_write = {item: read for item, read in reads.items() if item not in existing or item in self.undescribed}
         pendings = self._write(to_write)
-        before = self.store.items.seen([read.entry.path for read, _ in self.rows])
+        before = self.store.items.seen([read.entry.path for read in self.rows])
         counted = set(existing)
-        for read, _ in self.rows:
+        for read in self.rows:
             self._link(read.entry, read.id, before.get(read.entry.path), new=read.id not in counted)
             counted.add(read.id)
         with self.store.transaction():
-            self.store.items.add([_item(read) for item, (read, _) in rows.items() if item not in existing])
+            self.store.items.add([_item(read) for item, read in reads.items() if item not in existing])
             pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
             for pending in pendings:
                 self.store.vectors.commit(pending)
@@ -449,10 +432,10 @@ class _Ingest:
         """Skip files that have the id of another file, known or read earlier, but different bytes."""
         contents = {item: known.content for item, known in existing.items()}
         kept = []
-        for read, parts in self.rows:
+        for read in self.rows:
             expected = contents.setdefault(read.id, read.content)
             if expected is None or expected == read.content:
-                kept.append((read, parts))
+                kept.append(read)
                 continue
             reason = (
                 f"the id {format_id(read.id)} belongs to a different picture (a hash collision); re-encode this one"
@@ -461,14 +444,14 @@ class _Ingest:
             self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
         self.rows = kept
 
-    def _write(self, rows: dict[int, tuple[Read, list[NDArray[Any]]]]) -> list[Any]:
+    def _write(self, reads: dict[int, Read]) -> list[Any]:
         """Write segments for every space; a commit makes them part of the collection."""
-        if not rows:
+        if not reads:
             return []
-        ids = np.array(list(rows), np.int64)
+        ids = np.array(list(reads), np.int64)
         pendings = []
         for i, spec in enumerate(self.features):
-            X = np.stack([parts[i] for _, parts in rows.values()])  # (n, d)
+            X = np.stack([read.parts[i] for read in reads.values()])  # (n, d)
             lacks_vector = np.isin(ids, self.store.vectors.live_ids(spec), invert=True)
             if not lacks_vector.any():
                 continue

@@ -1,12 +1,13 @@
 """`Chain`: a feature and the fitted steps after it, which are transforms and optionally a coder.
 
 A chain turns pictures, or vectors of the feature, into (n, D) float32 vectors of a space or (n, bits / 8) uint8 codes.
-`read_pool` reads and prepares pictures in several processes; `PicturePool` is the protocol of such a pool.
+`describe_pool` reads pictures in several processes and extracts their features; `PicturePool` is its protocol.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -184,21 +185,55 @@ def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
 
 
 class PicturePool(Protocol):
-    """A pool that reads and prepares pictures, on this machine or on others."""
+    """A pool that reads pictures and extracts their features, on this machine or on others."""
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """Yield the outcome of each entry, in any order: a prepared picture, or the reason why it was skipped."""
+        """Yield the outcome of each entry, in any order.
+
+        The `parts` of a picture that was read are its vectors (d,), one per feature.
+        """
         ...
 
 
 @contextmanager
-def read_pool(prepare: Any, *, side: int, workers: int | None) -> Iterator[PicturePool]:
+def read_pool(prepare: Any, *, side: int, workers: int | None) -> Iterator[ReadPool]:
     """Start processes that read pictures at a shorter side of at least `side` and call `prepare` on each.
 
     Meanwhile BLAS uses one thread in this process: idle BLAS threads spin, and would slow down the readers.
     """
     with SINGLE_BLAS_THREAD, ReadPool(prepare, side=side, workers=workers) as pool:
         yield pool
+
+
+@contextmanager
+def describe_pool(prepare: "Prepare", *, side: int, workers: int | None) -> Iterator[PicturePool]:
+    """Start processes that read pictures; this process completes the extraction of their features."""
+    with read_pool(prepare, side=side, workers=workers) as pool:
+        yield _DescribePool(prepare, pool)
+
+
+class _DescribePool:
+    """Implements `PicturePool` on this machine."""
+
+    def __init__(self, prepare: "Prepare", pool: ReadPool):
+        self._prepare, self._pool = prepare, pool
+
+    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
+        prepared: list[Read] = []
+        for outcome in self._pool.map(entries):
+            if isinstance(outcome, Skip):
+                yield outcome
+                continue
+            prepared.append(outcome)
+            if len(prepared) == DESCRIBE_BATCH:
+                yield from self._describe(prepared)
+                prepared = []
+        if prepared:
+            yield from self._describe(prepared)
+
+    def _describe(self, prepared: Sequence[Read]) -> Iterator[Read]:
+        columns = self._prepare.finish([read.parts for read in prepared])
+        return (replace(read, parts=list(rows)) for read, *rows in zip(prepared, *columns, strict=True))
 
 
 class Prepare:

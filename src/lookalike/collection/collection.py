@@ -19,6 +19,7 @@ from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
 from lookalike.collection.duplicates import Group, Groups, Tier, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
+from lookalike.collection.executor import Executor
 from lookalike.collection.fitting import (
     Fitted,
     create_for_fit,
@@ -62,6 +63,7 @@ class Collection:
     wait_s : seconds to wait for another writer to finish.
     within : folders that links inside a source may point into, in addition to the sources; None: anywhere. For
         programs that add on behalf of others.
+    cluster : a `lookalike.cluster.Cluster` that extracts features and answers searches; by default this machine.
 
     Examples
     --------
@@ -77,11 +79,12 @@ class Collection:
         create: bool = False,
         wait_s: float = 0.0,
         within: Sequence[str | Path] | None = None,
+        cluster: Executor | None = None,
     ):
         self.path = Path(absolute(path))
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
-        self._spaces = Spaces(self._store)
+        self._spaces = Spaces(self._store, cluster)
         self._pages = Pages(self._store)
         self.classes = Classes(self._spaces)
         folders = None if within is None else [str(folder) for folder in within]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.codes.choice import choose_coder
-from lookalike.collection.chain import DESCRIBE_BATCH, SINGLE_BLAS_THREAD, Chain, Labelled, Prepare, fit, read_pool
+from lookalike.collection.chain import SINGLE_BLAS_THREAD, Chain, Labelled, Prepare, describe_pool, fit
 from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import (
@@ -472,18 +472,12 @@ def _load_negatives(store: Store, chain: Chain) -> Pool:
 def _describe_negatives(source: str, chain: Chain, progress: Progress, workers: int | None) -> Pool:
     """Read pictures that are not in a collection, and extract their features."""
     entries = draw_sample(walk([source], on_skip=ignore), NEGATIVES)
-    prepare = Prepare([chain.feature])
     rows: dict[int, Vectors] = {}
-    undescribed: list[Read] = []
-    with read_pool(prepare, side=chain.feature.side, workers=workers) as pool:
+    with describe_pool(Prepare([chain.feature]), side=chain.feature.side, workers=workers) as pool:
         for done, outcome in enumerate(pool.map(entries), 1):
             progress("reading negatives", done, len(entries))
             if isinstance(outcome, Read):
-                undescribed.append(outcome)
-            if len(undescribed) == DESCRIBE_BATCH or (done == len(entries) and undescribed):
-                (X,) = prepare.finish([read.parts for read in undescribed])
-                rows |= {read.id: row for read, row in zip(undescribed, X, strict=True)}
-                undescribed = []
+                (rows[outcome.id],) = outcome.parts
     if not rows:
         raise InputError(f"{source} has no readable picture. Give a folder, an archive or a collection.")
     ids = sorted(rows)

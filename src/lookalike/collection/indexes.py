@@ -6,13 +6,14 @@ reused as far as possible: new rows are added, and unchanged files are not read 
 
 import os
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookalike.collection.chain import Chain
+from lookalike.collection.executor import Executor
 from lookalike.errors import DamagedError
 from lookalike.index.choice import choose, measure_recall
 from lookalike.index.flat import Flat
@@ -54,33 +55,47 @@ class OpenIndex(NamedTuple):
     version: int  # of the store, when the index was last compared with it
     built_from: tuple[Any, ...]  # structure, blocks and models; the index is valid as long as they do not change
     index: Any
+    blocks: Sequence[Block] = ()  # the stored rows of the index, in its order
 
 
 class Indexes:
     """The indexes of a collection. Thread-safe.
 
-    `coded_chain` returns the chain of a space that stores codes, None for all others.
+    `coded_chain` returns the chain of a space that stores codes, None for all others. `executor` can run searches on
+    other machines.
     """
 
-    def __init__(self, store: Store, coded_chain: Callable[[str], Chain | None]):
+    def __init__(self, store: Store, executor: Executor, coded_chain: Callable[[str], Chain | None]):
         self.store = store
+        self._executor = executor
         self._coded_chain = coded_chain
         self._lock = threading.RLock()
         self._leaves_lock = threading.RLock()  # acquired before `_lock`; separate, because loading leaves is slow
         self._points: dict[str, OpenIndex] = {}
         self._leaves: dict[str, OpenIndex] = {}
+        self._sharded: dict[str, tuple[Any, Any]] = {}  # an index, and the same rows with searches elsewhere
 
     def points(self, name: str) -> "Flat | Ann | Coded":
-        """The index that answers nearest-neighbour queries; an index of codes also has the encoded vectors."""
-        if self._coded_chain(name) is not None:  # needs codes and vectors of the same version
-            return self.store.read_consistently(partial(self._open_points, name))
-        return self._open_points(name)
+        """The index that answers nearest-neighbour queries here; an index of codes also has the encoded vectors."""
+        index: Flat | Ann | Coded = self._open(name).index
+        return index
+
+    def searched(self, name: str) -> "Flat | Ann | Coded":
+        """The index that answers nearest-neighbour queries, possibly on other machines."""
+        opened = self._open(name)
+        sharded = self._shard(name, opened)
+        index: Flat | Ann | Coded = opened.index if sharded is None else sharded
+        return index
 
     def hyperplanes(self, name: str) -> "Flat | Leaves":
         """The index that answers the hyperplane queries of feedback."""
+        sharded: Flat | None = self._shard(name, self._open(name))
+        if sharded is not None:
+            return sharded
         version = self.store.version()
-        leaves: Flat | Leaves | None = self._current(self._leaves, name, version)
-        if leaves is not None:
+        leaves: Flat | Leaves
+        if (current := self._current(self._leaves, name, version)) is not None:
+            leaves = current.index
             return leaves
         with self._leaves_lock:
             flat, structure = self.flat(name), self.store.vectors.structures.get(name, "hyperplanes")
@@ -109,7 +124,7 @@ class Indexes:
 
     def close_removed(self, names: Container[str]) -> None:
         """Close all indexes except those of these stored rows."""
-        for opened in (self._points, self._leaves):
+        for opened in (self._points, self._leaves, self._sharded):
             for name in [name for name in list(opened) if name not in names]:
                 opened.pop(name, None)
 
@@ -172,15 +187,20 @@ class Indexes:
         with self.store.transaction():
             self.store.vectors.structures.set_recall(name, found)
 
-    def _open_points(self, name: str) -> "Flat | Ann | Coded":
+    def _open(self, name: str) -> OpenIndex:
+        if self._coded_chain(name) is not None:  # needs codes and vectors of the same version
+            return self.store.read_consistently(partial(self._open_points, name))
+        return self._open_points(name)
+
+    def _open_points(self, name: str) -> OpenIndex:
         version = self.store.version()
-        index: Flat | Ann | Coded | None = self._current(self._points, name, version)
-        if index is not None:
-            return index
+        current = self._current(self._points, name, version)
+        if current is not None:
+            return current
         with self._lock:
-            index = self._current(self._points, name, version)
-            if index is not None:
-                return index  # another thread has opened it
+            current = self._current(self._points, name, version)
+            if current is not None:
+                return current  # another thread has opened it
             blocks = self.store.vectors.blocks(name)
             structure = self.store.vectors.structures.get(name, "points")
             chain = self._coded_chain(name)
@@ -193,20 +213,32 @@ class Indexes:
                 index = _make_coded(_with_blocks(create("index", "hamming"), blocks), truth, chain)
             else:
                 index = self._reopen(before, built_from, blocks, structure)
-            self._points[name] = self._opened(version, built_from, index)
-        return index
+            opened = self._opened(version, built_from, index, blocks)
+            self._points[name] = opened
+        return opened
 
-    def _current(self, opened: dict[str, OpenIndex], name: str, version: int) -> Any:
+    def _current(self, opened: dict[str, OpenIndex], name: str, version: int) -> OpenIndex | None:
         """The open index if nothing was committed since it was opened; None inside a transaction."""
-        open_index = opened.get(name)
-        return (
-            None
-            if open_index is None or open_index.version != version or self.store.in_transaction()
-            else open_index.index
-        )
+        current = opened.get(name)
+        return None if current is None or current.version != version or self.store.in_transaction() else current
 
-    def _opened(self, version: int, built_from: tuple[Any, ...], index: Any) -> OpenIndex:
-        return OpenIndex(-1 if self.store.in_transaction() else version, built_from, index)  # it may be rolled back
+    def _opened(self, version: int, built_from: tuple[Any, ...], index: Any, blocks: Sequence[Block] = ()) -> OpenIndex:
+        # A transaction may be rolled back.
+        return OpenIndex(-1 if self.store.in_transaction() else version, built_from, index, blocks)
+
+    def _shard(self, name: str, opened: OpenIndex) -> Any:
+        """An index with the same rows, whose searches run on other machines; None if searches run here."""
+        before = self._sharded.get(name)
+        if before is not None and before[0] is opened.index:
+            return before[1]
+        index, chain = opened.index, self._coded_chain(name)
+        if chain is not None:
+            codes = self._executor.shard(index.codes, opened.blocks)
+            sharded = None if codes is None else index.over(codes, self.searched(chain.specs[0]))
+        else:
+            sharded = self._executor.shard(index if isinstance(index, Flat) else index.truth, opened.blocks)
+        self._sharded[name] = opened.index, sharded
+        return sharded
 
     def _reopen(
         self, before: OpenIndex | None, built_from: tuple[Any, ...], blocks: list[Block], structure: Structure | None

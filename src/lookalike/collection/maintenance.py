@@ -181,7 +181,7 @@ def compact(spaces: Spaces, progress: Progress) -> dict[str, int]:
 
 def _verify_space(space: Space, progress: Progress) -> list[str]:
     """Find the faults of a space: damaged rows, model and indexes, and missing rows; return a sentence for each."""
-    faults = space.store.vectors.verify(space.name, progress)
+    faults = space.store.vectors.verify(space.name, progress, space.executor.map)
     try:
         if space.is_fitted:
             space.load_model()

@@ -21,6 +21,7 @@ import numpy as np
 
 from lookalike.codes.bits import check_bits
 from lookalike.collection.chain import Chain, Labelled, fit
+from lookalike.collection.executor import Executor, Local
 from lookalike.collection.indexes import Indexes
 from lookalike.collection.specs import (
     feature_needs_fit,
@@ -61,6 +62,7 @@ class Space:
     def __init__(self, spaces: "Spaces", name: str):
         self.name = name
         self.store = spaces.store
+        self.executor = spaces.executor
         self._spaces = spaces
 
     def __repr__(self) -> str:
@@ -165,7 +167,7 @@ class Space:
     @property
     def index(self) -> "Flat | Ann | Coded":
         """The index that answers searches."""
-        return self._spaces.indexes.points(self._indexed_name)
+        return self._spaces.indexes.searched(self._indexed_name)
 
     @property
     def rows(self) -> "Flat | Ann":
@@ -339,9 +341,10 @@ class Space:
 class Spaces:
     """The spaces of a collection. Thread-safe."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, executor: Executor | None = None):
         self.store = store
-        self.indexes = Indexes(store, self._coded_chain)
+        self.executor: Executor = executor or Local()
+        self.indexes = Indexes(store, self.executor, self._coded_chain)
         self._lock = threading.Lock()
         self._stored: tuple[int, dict[str, StoredSpace]] = (-1, {})
         self._chains: dict[str, tuple[Any, Chain]] = {}

@@ -158,7 +158,7 @@ class ReadPool:
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
         """Yield the result of each entry as soon as it is known. The entries of results no longer carry bytes."""
         done: _Done = queue.SimpleQueue()
-        batches = _batches(entries)
+        batches = make_batches(entries, BATCH, BATCH_BYTES)
         running = carried = 0
         try:
             while True:
@@ -329,13 +329,14 @@ class _Process:
         return None
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def make_batches(entries: Iterable[Entry], size: int, max_bytes: int) -> Iterator[list[Entry]]:
+    """Yield lists of `size` entries, or fewer once their files total `max_bytes`."""
     batch: list[Entry] = []
     n_bytes = 0
     for entry in entries:
         batch.append(entry)
         n_bytes += entry.size
-        if len(batch) == BATCH or n_bytes >= BATCH_BYTES:
+        if len(batch) == size or n_bytes >= max_bytes:
             yield batch
             batch, n_bytes = [], 0
     if batch:

@@ -65,6 +65,10 @@ class Coded:
             self._dim = int(self.vectors(self.ids[:1]).shape[1])
         return self._dim
 
+    def over(self, codes: Hamming, truth: Flat) -> "Coded":
+        """Return an index over other indexes of the same codes and vectors."""
+        return Coded(codes, truth, self._finish)
+
     def vectors(self, ids: Ids) -> Vectors:
         """The vectors, not the codes, of these ids, (m, d) float32."""
         rows = self.truth.vectors(ids)

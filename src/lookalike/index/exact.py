@@ -108,8 +108,13 @@ class ExactIndex(ABC):
         """The rows of these ids, (m, d)."""
         return self.gather(self._table.find(ids))
 
-    def allowed(self, exclude: Ids | None) -> Mask:
-        """Mask (n,) of the rows that were not removed and whose ids are not in `exclude`."""
+    def allowed(self, exclude: Ids | None, among: Ids | None = None) -> Mask:
+        """Mask (n,) of the rows that were not removed, are in `among` (None: all) and not in `exclude`."""
+        if among is not None:
+            rows = self.rows(among if exclude is None else without(among, exclude))
+            keep = np.zeros_like(self.alive)
+            keep[rows[rows >= 0]] = True
+            return keep
         if exclude is None:
             return self.alive
         rows = self.rows(exclude)
@@ -132,6 +137,12 @@ class ExactIndex(ABC):
         """
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         return self._search(query, k, self._select(among, exclude))
+
+    def search_rows(self, query: Query, k: int, keep: Mask | None) -> Hits:
+        """Return the exact k best of the rows in a mask (n,), even of removed ones; None: of all rows."""
+        if keep is not None and np.count_nonzero(keep) * GATHER < len(keep):
+            return self._search(query, k, Selection(rows=np.flatnonzero(keep)))
+        return self._search(query, k, Selection(keep=keep))
 
     @abstractmethod
     def gather(self, rows: Ids) -> NDArray[Any]:
@@ -175,9 +186,7 @@ class ExactIndex(ABC):
         rows = rows[rows >= 0]
         if len(rows) * GATHER < len(self.alive):
             return Selection(rows=rows)
-        keep = np.zeros_like(self.alive)
-        keep[rows] = True
-        return Selection(keep=keep)
+        return Selection(keep=self.allowed(exclude, among))
 
 
 ExactT = TypeVar("ExactT", bound=ExactIndex)

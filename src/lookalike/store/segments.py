@@ -45,6 +45,7 @@ class Block:
     segment: int
     digest: bytes  # of the ids and rows when they were written
     stamps: tuple[Stamp, ...] = ()  # of its two files when they were opened
+    file: Path | None = None  # of the rows
 
     @property
     def n_dead(self) -> int:
@@ -125,7 +126,7 @@ def open_block(folder: Path, row: ListedSegment, dead: NDArray[np.bool_] | None,
         raise
     if ids[0] < 0 or (ids[1:] <= ids[:-1]).any():
         raise DamagedError(f"{npy_files.ids_file(folder / row.file)} is damaged: its ids are not ascending.")
-    return Block(ids, X, dead, row.id, row.digest, stamps)
+    return Block(ids, X, dead, row.id, row.digest, stamps, folder / row.file)
 
 
 def open_blocks(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from lookalike import atomic_files
 from lookalike.arrays import chunks
 from lookalike.atomic_files import file_errors
-from lookalike.errors import FullError, InputError, LockedError, UnknownNameError
+from lookalike.errors import DamagedError, FullError, InputError, LockedError, UnknownNameError
 from lookalike.store import npy_files
 from lookalike.store.database import Database, read_ids, read_version, text
 from lookalike.store.derived import Structures
@@ -33,6 +34,7 @@ from lookalike.store.segments import (
     choose_blocks,
     dead_rows,
     list_segments,
+    open_block,
     open_blocks,
     read_stamps,
     split_rows,
@@ -46,6 +48,9 @@ DTYPES = (np.float32, np.float16, np.uint8)
 
 TRIES = 20
 """Number of times that segments are listed again if other processes merge them while they are being opened."""
+
+Run: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""A function like `map`."""
 
 NegativePool: TypeAlias = tuple[str | None, Ids]
 """Negatives that a model was fitted on: their directory, or None for the collection itself, and their ids (n,)."""
@@ -383,8 +388,11 @@ class VectorStore:
                 merged += 1
         return merged
 
-    def verify(self, space: str, progress: Progress) -> list[str]:
-        """Return a sentence for each fault in the vectors of a space. Reads every byte of them."""
+    def verify(self, space: str, progress: Progress, run: Run = map) -> list[str]:
+        """Return a sentence for each fault in the vectors of a space. Reads every byte of them.
+
+        `run` is like `map`; it can check the segments in other processes.
+        """
         self._space(space)
         for _ in range(TRIES):  # all files are opened before they are read, so that a merge cannot remove them
             with self._db.reading() as db:
@@ -398,11 +406,13 @@ class VectorStore:
                 break
         faults = list(unreadable.values())
         faults += [f"vectors/{row.file} is quarantined: {(row.damage or '').rstrip('.')}." for row in quarantined]
-        rows = {row.id: row for row, _ in listed}
-        for done, block in enumerate(blocks):
+        by_segment = {row.id: (row, dead) for row, dead in listed}
+        to_check = [by_segment[block.segment] for block in blocks]
+        checked = run(partial(check_segment, self._file(""), dim), to_check)
+        for done, (found, (row, _), block) in enumerate(zip(checked, to_check, blocks, strict=True)):
             progress(f"verifying {space}", done, len(blocks))
-            row = rows[block.segment]
-            faults += [f"{self._file(row.file)} {fault}." for fault in _find_faults(row, block, dim)]
+            found = _find_faults(row, block, dim) if found is None else found
+            faults += [f"{self._file(row.file)} {fault}." for fault in found]
         progress(f"verifying {space}", len(blocks), len(blocks))
         faults += _find_wrong_ids(blocks, items, space)
         return [f"{fault} Run: lookalike repair" for fault in faults]
@@ -575,6 +585,14 @@ def _check_ids(space: str, ids: Ids) -> None:
         raise InputError(f"Ids for '{space}' cannot be negative. Got {ids[0]}.")
     if (twice := ids[1:][ids[1:] == ids[:-1]]).size:
         raise InputError(f"Ids for '{space}' must be unique. Got {twice[0]} twice.")
+
+
+def check_segment(folder: Path, dim: int, listed: tuple[ListedSegment, NDArray[np.bool_] | None]) -> list[str] | None:
+    """Open a segment and return its faults; None if it cannot be opened, for example because it was just merged."""
+    try:
+        return _find_faults(listed[0], open_block(folder, *listed), dim)
+    except (OSError, DamagedError):
+        return None
 
 
 def _find_faults(row: ListedSegment, block: Block, dim: int) -> list[str]:

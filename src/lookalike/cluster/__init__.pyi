@@ -1,0 +1,1 @@
+from .connection import Cluster as Cluster

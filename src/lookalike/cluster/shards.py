@@ -1,0 +1,281 @@
+"""Search stored rows on the workers of a cluster.
+
+A shard is a set of slices of segments, which are immutable files that the workers can read. The caller has the same
+rows as memory maps; it sends the query and a mask of the allowed rows, and merges the answers by score and id. A worker
+opens a shard when it is first asked about it. So a shard has no state that could become stale or be lost.
+
+`Answers` asks the workers. If a worker is lost or late, it asks another one, and finally searches the rows here.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from cachetools import LRUCache
+from numpy.typing import NDArray
+
+from lookalike.errors import StoreError
+from lookalike.index.exact import ExactIndex
+from lookalike.index.queries import check_search
+from lookalike.index.topk import keep_best
+from lookalike.registry import create
+from lookalike.store.npy_files import map_rows
+from lookalike.store.segments import Block
+from lookalike.types import Hits, Ids, Query
+
+HERE_MAX = 20_000
+"""With this many rows or fewer, a search here is faster than a message to a worker."""
+
+OPEN_SHARDS = 16
+"""Shards that a worker keeps open."""
+
+LATE_S = 1.0
+"""Seconds to wait for a shard after another one has answered, before another worker is asked as well."""
+
+SLOW_S = 60.0
+"""Seconds to wait as long as fewer than half of the shards have answered: the first search must open them."""
+
+MAX_TRIES = 2
+"""Workers that are asked about a shard before its rows are searched here."""
+
+HERE = "here"
+"""Stands for this process in the list of workers that were asked."""
+
+log = logging.getLogger("lookalike.cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows of a segment."""
+
+    file: str
+    shape: tuple[int, int]
+    dtype: str
+    digest: bytes  # of the segment; a file of the same name with other content is another slice
+    start: int
+    stop: int
+
+
+Shard: TypeAlias = tuple[Slice, ...]
+
+
+def cut_shards(blocks: Sequence[Block], n: int) -> list[tuple[Shard, list[slice]]]:
+    """Cut every block into n slices of about equal size; the i-th slices are shard i.
+
+    So a new block adds a slice to each shard, and the other slices stay on their workers. Also returns the row numbers
+    of each slice among all rows of the blocks.
+    """
+    shards: list[tuple[list[Slice], list[slice]]] = [([], []) for _ in range(n)]
+    first = 0
+    for block in blocks:
+        assert block.file is not None
+        file = str(block.file.resolve())  # workers do not see links in the directory of the collection
+        shape, dtype = (len(block.ids), block.X.shape[1]), block.X.dtype.name
+        ends = np.linspace(0, len(block.ids), n + 1).astype(int).tolist()
+        for (parts, rows), (start, stop) in zip(shards, pairwise(ends), strict=True):
+            if stop > start:
+                parts.append(Slice(file, shape, dtype, block.digest, start, stop))
+                rows.append(slice(first + start, first + stop))
+        first += len(block.ids)
+    return [(tuple(parts), rows) for parts, rows in shards if parts]
+
+
+class ShardReader:
+    """Searches shards; a dask actor, one per worker."""
+
+    def __init__(self) -> None:
+        self._open: LRUCache[Shard, ExactIndex] = LRUCache(OPEN_SHARDS)
+
+    def search(self, shard: Shard, query: Query, k: int, keep: NDArray[np.uint8] | None) -> Hits:
+        """Return the k best rows of a shard; `keep` are the allowed rows as packed bits."""
+        if shard not in self._open:
+            self._open[shard] = open_shard(shard)
+        index = self._open[shard]
+        mask = None if keep is None else np.unpackbits(keep, count=len(index)).astype(np.bool_)
+        return index.search_rows(query, k, mask)
+
+
+def open_shard(shard: Shard) -> ExactIndex:
+    """Map the rows of a shard into memory. Raises StoreError if a file is not there."""
+    index: ExactIndex = create("index", "hamming" if shard[0].dtype == "uint8" else "flat")
+    for part in shard:
+        try:
+            ids, X = map_rows(Path(part.file), part.shape, part.dtype)
+        except OSError as error:
+            raise StoreError(f"Cannot read {part.file}: {error.strerror}.") from None
+        index.add(ids[part.start : part.stop], X[part.start : part.stop])
+    return index
+
+
+class ShardedIndex:
+    """An index whose searches run on the workers; see `Searchable`.
+
+    Parameters
+    ----------
+    index : the same rows in this process.
+    blocks : their segments, in the order of the rows.
+    n : number of shards.
+    answers : asks the workers.
+
+    """
+
+    def __init__(self, index: ExactIndex, blocks: Sequence[Block], n: int, answers: "Answers"):
+        self._index, self._answers = index, answers
+        self._shards = cut_shards(blocks, n)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __contains__(self, item: int) -> bool:
+        return item in self._index
+
+    @property
+    def dim(self) -> int | None:
+        """The number of columns; None if it is empty."""
+        return self._index.dim
+
+    @property
+    def ids(self) -> Ids:
+        """All ids, ascending."""
+        return self._index.ids
+
+    def vectors(self, ids: Ids) -> NDArray[Any]:
+        """The rows of these ids, (m, d)."""
+        return self._index.vectors(ids)
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        among: Ids | None = None,
+        exclude: Ids | None = None,
+        effort: float | str | None = None,
+    ) -> Hits:
+        """Return the exact k best rows; `effort` is checked and ignored."""
+        among, exclude = check_search(query, k, among, exclude, effort, self.dim)
+        if among is not None and len(among) <= HERE_MAX:
+            return self._index.search(query, k, among=among, exclude=exclude)
+        allowed = self._index.allowed(exclude, among)
+        unfiltered = bool(allowed.all())
+
+        def ask(reader: Any, number: int) -> Awaitable[Hits]:
+            shard, rows = self._shards[number]
+            keep = None if unfiltered else np.packbits(np.concatenate([allowed[part] for part in rows]))
+            return reader.search(shard, query, k, keep)  # type: ignore[no-any-return]
+
+        def search_here(number: int) -> Hits:
+            keep = np.zeros_like(allowed)
+            for part in self._shards[number][1]:
+                keep[part] = allowed[part]
+            return self._index.search_rows(query, k, keep)
+
+        found = self._answers.gather(len(self._shards), ask, search_here)
+        ids, scores = np.hstack([hits.ids for hits in found]), np.hstack([hits.scores for hits in found])  # (q, n * k)
+        return Hits(*keep_best(ids, scores, k), sum(hits.scored for hits in found))
+
+
+Ask: TypeAlias = Callable[[Any, int], Awaitable[Hits]]
+"""Asks the actor of a worker about a shard, given by its number."""
+
+
+class Answers:
+    """Collects the answers of shards from workers that can be lost or hang. Thread-safe.
+
+    Parameters
+    ----------
+    readers : returns the actors of the workers by address; called in the thread of the caller.
+    run : runs a coroutine in the event loop of the client, and waits for it.
+    on_lost : called with the address of a worker that cannot be reached.
+
+    """
+
+    def __init__(
+        self, readers: Callable[[], dict[str, Any]], run: Callable[..., list[Hits]], on_lost: Callable[[str], None]
+    ):
+        self._readers, self._run, self._on_lost = readers, run, on_lost
+        self._homes: dict[int, str] = {}  # the worker of each shard, so that the same rows stay in its memory
+        self._late: set[str] = set()  # workers that are not asked again until they have answered
+
+    def gather(self, n: int, ask: Ask, search_here: Callable[[int], Hits]) -> list[Hits]:
+        """Return the answers of shards 0 … n - 1."""
+        return self._run(self._gather, n, ask, search_here, self._readers())
+
+    async def _gather(
+        self, n: int, ask: Ask, search_here: Callable[[int], Hits], readers: dict[str, Any]
+    ) -> list[Hits]:
+        answers: dict[int, Hits] = {}
+        tried: list[list[str]] = [[] for _ in range(n)]
+        running: dict[asyncio.Future[Hits], tuple[int, str]] = {}
+
+        def start(number: int) -> None:
+            """Ask the next worker about a shard, or search it here; nothing if that is already under way."""
+            if tried[number][-1:] == [HERE]:
+                return
+            worker = self._choose(number, [worker for worker in readers if worker not in tried[number]])
+            if worker is None or len(tried[number]) == MAX_TRIES:
+                worker = HERE
+                call = asyncio.get_running_loop().run_in_executor(None, search_here, number)
+            else:
+                call = asyncio.ensure_future(_wait(ask(readers[worker], number)))
+                call.add_done_callback(partial(self._end, worker))
+            tried[number].append(worker)
+            running[call] = number, worker
+
+        for number in range(n):
+            start(number)
+        while len(answers) < n:
+            timeout = LATE_S if 2 * len(answers) >= n else SLOW_S
+            done, late = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for call in done:
+                number, worker = running.pop(call)
+                if call.exception() is None:
+                    answers.setdefault(number, call.result())
+                elif worker == HERE:
+                    call.result()  # raises
+                elif number not in answers:
+                    start(number)
+            for call in () if done else late:
+                number, worker = running[call]
+                self._late.add(worker)
+                if number not in answers:
+                    start(number)
+        return [answers[number] for number in range(n)]
+
+    def _choose(self, number: int, workers: Sequence[str]) -> str | None:
+        """Choose the worker for a shard: the same as last time if possible, otherwise one with few shards."""
+        usable = [worker for worker in workers if worker not in self._late]
+        if not usable:
+            return None
+        if self._homes.get(number) not in usable:
+            load = Counter(self._homes.values())
+            self._homes[number] = min(usable, key=lambda worker: (load[worker], worker))
+        return self._homes[number]
+
+    def _end(self, worker: str, call: "asyncio.Future[Hits]") -> None:
+        """Note that a worker has answered, or is lost; called even if its answer is no longer needed."""
+        if call.cancelled():
+            return
+        self._late.discard(worker)
+        error = call.exception()
+        if isinstance(error, StoreError):
+            log.warning(
+                "Worker %s: %s Its rows are searched here, which is slower. Workers must see the files of the"
+                " collection at the same path: lookalike cluster share DIR moves them to a shared file system.",
+                worker,
+                error,
+            )
+        elif error is not None:
+            self._homes = {number: home for number, home in self._homes.items() if home != worker}
+            self._on_lost(worker)
+
+
+async def _wait(call: Awaitable[Hits]) -> Hits:
+    return await call
