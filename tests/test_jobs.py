@@ -393,9 +393,15 @@ def test_a_job_has_a_lower_priority_than_searches(tmp_path):
         "import os; from lookalike.server import job_worker as worker;"
         "worker.KINDS['map'] = lambda *_: ({'nice': os.nice(0)}, ''); worker.main()"
     )
-    order = json.dumps({"collection": str(tmp_path / "c.lookalike"), "within": None, "kind": "map", "arguments": {}})
+    order = {
+        "collection": str(tmp_path / "c.lookalike"),
+        "within": None,
+        "cluster": None,
+        "kind": "map",
+        "arguments": {},
+    }
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    process.stdin.write(order + "\n")
+    process.stdin.write(json.dumps(order) + "\n")
     process.stdin.flush()  # flush, but do not close: the process ends when its input is closed
     answer = json.loads(process.stdout.readline())
     process.communicate()

@@ -30,7 +30,7 @@ from lookalike.cli import (
     search,
     serve,
 )
-from lookalike.cli.options import COLLECTION
+from lookalike.cli.options import COLLECTION, use_cluster
 from lookalike.cli.output import complete_commands, print_json, print_line, print_note, remember_collection
 from lookalike.cli.plugins import PluginGroup
 from lookalike.errors import LookalikeError
@@ -105,6 +105,15 @@ def root(
         str,
         typer.Option("-c", "--collection", metavar="DIR", envvar="LOOKALIKE_COLLECTION", help="Collection directory."),
     ] = COLLECTION,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            envvar="LOOKALIKE_CLUSTER",
+            help="Cluster to use, such as tcp://127.0.0.1:8786 (see lookalike cluster). Default: this machine.",
+        ),
+    ] = None,
     version: Annotated[  # noqa: ARG001 — handled by the callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -122,6 +131,7 @@ def root(
     source = ctx.get_parameter_source("collection")
     if source is not None and source.name == "COMMANDLINE":  # an environment variable also applies to the next command
         remember_collection(collection)
+    use_cluster(cluster)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 

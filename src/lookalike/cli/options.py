@@ -3,17 +3,25 @@
 import functools
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import lookalike
+from lookalike.cli.lazy import Lazy
 from lookalike.cli.output import remember_collection
 from lookalike.errors import InputError
 
+if TYPE_CHECKING:
+    from lookalike import cluster
+else:
+    cluster = Lazy("lookalike.cluster")
+
 COLLECTION = "./.lookalike"
+_cluster: list[str] = []  # the address of the cluster, if one was given
 
 OWN_LABELS = "labels"
 """Value of a label source option that selects the labels of the collection itself."""
@@ -71,9 +79,24 @@ FILTERS: dict[str, Any] = {
 }
 
 
-def opened(where: str, *, create: bool = False, wait: float = 0.0) -> "lookalike.Collection":
-    """Open the collection of a command. This loads NumPy."""
-    return lookalike.Collection(where, create=create, wait_s=wait)
+def use_cluster(address: str | None) -> None:
+    """Set the cluster that `opened` connects to; None for this machine."""
+    _cluster[:] = [] if address is None else [address]
+
+
+def used_cluster() -> str | None:
+    """The address of the cluster that `opened` connects to."""
+    return _cluster[0] if _cluster else None
+
+
+@contextmanager
+def opened(where: str, *, create: bool = False, wait: float = 0.0) -> Iterator["lookalike.Collection"]:
+    """Open the collection of a command, on the cluster if one was given. This loads NumPy."""
+    with (
+        cluster.Cluster(_cluster[0]) if _cluster else nullcontext() as executor,
+        lookalike.Collection(where, create=create, wait_s=wait, cluster=executor) as collection,
+    ):
+        yield collection
 
 
 def filtered(verb: Callable[..., int]) -> Callable[..., int]:

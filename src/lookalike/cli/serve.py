@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Where, opened
+from lookalike.cli.options import Json, Where, opened, use_cluster, used_cluster
 from lookalike.cli.output import print_either, print_json, print_line, print_note
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Additional host name of the service; repeatable."),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="Cluster to use; can also be given before the command."),
+    ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> int:
@@ -62,6 +66,7 @@ def serve(
       lookalike -c work.lookalike serve --port 9000 --root ~/Pictures
       lookalike serve --host 0.0.0.0
     """
+    use_cluster(cluster or used_cluster())
     settings.limit_blas_threads()  # before NumPy is loaded
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("lookalike.server.requests").setLevel(logging.INFO if verbose else logging.WARNING)
@@ -71,6 +76,7 @@ def serve(
         names=tuple(name.lower() for name in allow_host or ()),
         roots=tuple(Path(folder).expanduser().resolve() for folder in root or ()),
         backup_dir=None if backup_dir is None else Path(backup_dir).expanduser(),
+        cluster=used_cluster(),
     )
 
     def ready(address: str) -> None:

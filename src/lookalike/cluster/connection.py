@@ -61,7 +61,7 @@ class Cluster:
         self.address = address
         self._security = check_address(address)
         self._lock = threading.RLock()
-        self._client = self._connect()
+        self._client = connect(address, self._security)
         self._actors: dict[str, Any] = {}  # by address of the worker; `Future` until it has started
         self._known_at = -REFRESH_S
         self._most = 1  # the largest number of workers so far: the number of shards
@@ -113,24 +113,10 @@ class Cluster:
                 result = function(value)
             yield result
 
-    def _connect(self) -> Client:
-        try:
-            return Client(
-                self.address,
-                timeout=CONNECT_S,
-                security=self._security,
-                set_as_default=False,
-                direct_to_workers=True,  # searches do not pass through the scheduler
-            )
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ClusterError(
-                f"Cannot connect to {self.address}: {error}. To start a cluster, run: lookalike cluster start"
-            ) from None
-
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         with self._lock:
             if self._client.status == "closed":  # the scheduler was away for too long
-                self._client = self._connect()
+                self._client = connect(self.address, self._security)
             return self._client.submit(function, *arguments, pure=False)
 
     def _run(self, coroutine: Callable[..., Any], *arguments: Any) -> Any:
@@ -150,7 +136,7 @@ class Cluster:
             self._known_at = time.monotonic()
             if self._client.status == "closed":
                 with suppress(ClusterError):  # as long as there is no scheduler, searches run here
-                    self._client = self._connect()
+                    self._client = connect(self.address, self._security)
                 self._actors.clear()
             if self._client.status != "running":
                 return
@@ -184,6 +170,22 @@ class Cluster:
         """Forget a worker that cannot be reached. Runs in the thread of the event loop, so it does not wait."""
         self._actors = {other: actor for other, actor in self._actors.items() if other != worker}
         self._known_at = -REFRESH_S
+
+
+def connect(address: str, security: Security | None) -> Client:
+    """Connect to the scheduler at an address."""
+    try:
+        return Client(
+            address,
+            timeout=CONNECT_S,
+            security=security,
+            set_as_default=False,
+            direct_to_workers=True,  # searches do not pass through the scheduler
+        )
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"Cannot connect to {address}: {str(error).rstrip('.')}. To start a cluster, run: lookalike cluster start"
+        ) from None
 
 
 def check_address(address: str) -> Security | None:

@@ -22,7 +22,7 @@ from distributed.scheduler import KilledWorker
 from lookalike.collection.chain import PicturePool, Prepare, describe_pool
 from lookalike.errors import ClusterError
 from lookalike.images.sources import Entry
-from lookalike.images.workers import Read, Skip, make_batches
+from lookalike.images.workers import THREADS_VARIABLE, Read, Skip, make_batches
 
 BATCH = 64
 BATCH_BYTES = 64 * 2**20
@@ -110,6 +110,7 @@ def describe(orders: bytes, entries: Sequence[Entry]) -> list[Read | Skip]:
 @lru_cache(maxsize=1)
 def _open_pool(orders: bytes) -> PicturePool:
     """The pool of this worker; its process ends with the worker, or when the cache drops the pool."""
+    os.environ.setdefault(THREADS_VARIABLE, str(get_worker().state.nthreads))  # other workers use the other cores
     prepare, side = pickle.loads(orders)  # noqa: S301 — dask's own messages are pickled, too
     return ExitStack().enter_context(describe_pool(prepare, side=side, workers=1))
 

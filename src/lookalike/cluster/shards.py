@@ -9,6 +9,7 @@ opens a shard when it is first asked about it. So a shard has no state that coul
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from lookalike.errors import StoreError
@@ -49,6 +50,9 @@ HERE = "here"
 """Stands for this process in the list of workers that were asked."""
 
 log = logging.getLogger("lookalike.cluster")
+
+_OPEN: "LRUCache[Shard, ExactIndex]" = LRUCache(OPEN_SHARDS)  # of this process
+_OPENING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +92,18 @@ def cut_shards(blocks: Sequence[Block], n: int) -> list[tuple[Shard, list[slice]
 
 
 class ShardReader:
-    """Searches shards; a dask actor, one per worker."""
-
-    def __init__(self) -> None:
-        self._open: LRUCache[Shard, ExactIndex] = LRUCache(OPEN_SHARDS)
+    """Searches shards; a dask actor, one per worker and client."""
 
     def search(self, shard: Shard, query: Query, k: int, keep: NDArray[np.uint8] | None) -> Hits:
         """Return the k best rows of a shard; `keep` are the allowed rows as packed bits."""
-        if shard not in self._open:
-            self._open[shard] = open_shard(shard)
-        index = self._open[shard]
+        index = open_shard(shard)
         mask = None if keep is None else np.unpackbits(keep, count=len(index)).astype(np.bool_)
         return index.search_rows(query, k, mask)
 
 
+@cached(_OPEN, lock=_OPENING)
 def open_shard(shard: Shard) -> ExactIndex:
-    """Map the rows of a shard into memory. Raises StoreError if a file is not there."""
+    """Map the rows of a shard into memory. Raises StoreError if a file is missing."""
     index: ExactIndex = create("index", "hamming" if shard[0].dtype == "uint8" else "flat")
     for part in shard:
         try:
@@ -112,6 +112,12 @@ def open_shard(shard: Shard) -> ExactIndex:
             raise StoreError(f"Cannot read {part.file}: {error.strerror}.") from None
         index.add(ids[part.start : part.stop], X[part.start : part.stop])
     return index
+
+
+def count_open() -> tuple[int, int]:
+    """The number of shards that this process has open, and of their rows."""
+    with _OPENING:
+        return len(_OPEN), sum(len(index) for index in _OPEN.values())
 
 
 class ShardedIndex:

@@ -3,6 +3,7 @@
 An ONNX file contains no code. Running it means computing its graph.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from onnx.helper import make_model, make_opsetid
 
 from lookalike.arrays import chunks, unit_rows
 from lookalike.features.pixels import crop_square
-from lookalike.images.workers import count_cores
+from lookalike.images.workers import THREADS_VARIABLE, count_cores
 from lookalike.types import Patches, Pixels
 
 BATCH = 16
@@ -52,13 +53,15 @@ class Once(Generic[T]):
 def open_session(
     model: str | bytes, threads: int | None = None, folder: str | Path | None = None
 ) -> onnxruntime.InferenceSession:
-    """Open a session for a network, given as a file or as bytes, on `threads` cores (default: all).
+    """Open a session for a network, given as a file or as bytes, on `threads` cores.
+
+    The default is the environment variable LOOKALIKE_THREADS, or all cores.
 
     `folder` is where a network given as bytes stores weights in separate files.
     """
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or count_cores()
+    options.intra_op_num_threads = threads or int(os.environ.get(THREADS_VARIABLE) or count_cores())
     # Waiting threads sleep. Spinning threads would slow down the processes that decode the next pictures.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if folder is not None:

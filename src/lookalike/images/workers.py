@@ -58,6 +58,9 @@ CLOCK_FACTOR = 6
 """Wall-clock limit per file, as a multiple of the CPU time limit: disks can be slow, and jobs of the service have a low
 priority."""
 
+THREADS_VARIABLE = "LOOKALIKE_THREADS"
+"""Environment variable with the number of cores that a network uses; by default all."""
+
 _START = """import signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)  # the caller handles them; this process ends with the caller

@@ -1,9 +1,9 @@
 """The process of a job: opens the collection, runs the job, and reports progress.
 
-It reads one line of JSON from standard input: the collection, the folders that links may lead into, the kind of job and
-its arguments. It writes lines of JSON to standard output: {"stage", "done", "total"} for progress, and at the end
-{"result", "message"} or {"error"}, with a "trace" for an unexpected exception. When the service ends, standard input
-closes, and this process ends, too. The store survives a kill.
+It reads one line of JSON from standard input: the collection, the folders that links may lead into, the address of a
+cluster, the kind of job and its arguments. It writes lines of JSON to standard output: {"stage", "done", "total"} for
+progress, and at the end {"result", "message"} or {"error"}, with a "trace" for an unexpected exception. When the
+service ends, standard input closes, and this process ends, too. The store survives a kill.
 """
 
 import json
@@ -13,9 +13,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from lookalike import cluster
 from lookalike.collection import CORES, Collection, Report, check_client_fit, leads_inside, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.server.settings import job_threads
@@ -43,7 +45,10 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_die_with_service, daemon=True).start()
     try:
-        with Collection(order["collection"], wait_s=LOCK_WAIT_S, within=order["within"]) as collection:
+        with (
+            cluster.Cluster(order["cluster"]) if order["cluster"] else nullcontext() as executor,
+            Collection(order["collection"], wait_s=LOCK_WAIT_S, within=order["within"], cluster=executor) as collection,
+        ):
             result, message = KINDS[order["kind"]](collection, order["arguments"], _reporter(out))
     except LookalikeError as error:
         _send(out, {"error": {"kind": type(error).__name__, "message": str(error)}})

@@ -108,6 +108,7 @@ class Jobs:
     roots : Allowed folders.
     sources : Folders that were added before. Links are followed only into the real folders of `roots` and `sources`.
     backup_dir : Directory for backups; None: backup jobs fail.
+    cluster : Address of the cluster that jobs use; None: this machine.
     """
 
     def __init__(
@@ -116,8 +117,10 @@ class Jobs:
         roots: Sequence[Path] = (),
         sources: Sequence[str] = (),
         backup_dir: Path | None = None,
+        cluster: str | None = None,
     ):
         self._collection = collection
+        self._cluster = cluster
         self._roots = [str(root) for root in roots]
         self._within = [*self._roots, *sources]
         self._backup_dir = backup_dir
@@ -300,6 +303,7 @@ class Jobs:
         order = {
             "collection": str(self._collection),
             "within": self._within,
+            "cluster": self._cluster,
             "kind": job.kind,
             "arguments": self._arguments(job),
         }

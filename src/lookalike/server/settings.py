@@ -62,6 +62,7 @@ class Settings:
     roots : Allowed folders: clients may add pictures from these. Links are resolved once, here, so changing a link
         later has no effect.
     backup_dir : The only directory in which jobs may create a backup; None: backup jobs are rejected.
+    cluster : Address of the cluster that jobs use; None: this machine.
     budget, rates : The limits.
     """
 
@@ -70,6 +71,7 @@ class Settings:
     names: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
     backup_dir: Path | None = None
+    cluster: str | None = None
     budget: Budget = field(default_factory=Budget)
     rates: Rates = field(default_factory=Rates)
 

@@ -1,0 +1,317 @@
+"""A collection on a cluster gives the same answers as on one machine, even if workers are killed or hang."""
+
+import os
+import resource
+import shutil
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, Filter
+from lookalike.cluster import Cluster, connection, describing, processes, shards
+from lookalike.collection.chain import Prepare
+from lookalike.errors import ClusterError, InputError
+from lookalike.images.sources import Entry, walk
+from lookalike.images.workers import Read, Skip
+from lookalike.index import HyperplaneQuery, PointQuery
+from lookalike.registry import create
+from lookalike.store.items import Item
+from waiting import until
+
+WORKERS = 3
+DIM = 24
+N = 3_000
+
+
+@contextmanager
+def started(workers, port=0):
+    """Run a scheduler and workers in this process and its children; yield the address."""
+    found, ready, stop = [], threading.Event(), threading.Event()
+
+    def report(address, page):
+        found.append(address)
+        ready.set()
+
+    thread = threading.Thread(target=processes.start, args=(workers, "127.0.0.1", port, report, stop))
+    thread.start()
+    try:
+        assert ready.wait(120)
+        yield found[0]
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def address():
+    with started(WORKERS) as address:
+        yield address
+
+
+@pytest.fixture
+def cluster(address, monkeypatch):
+    """A connection that uses the workers even for few rows, once all of them are there."""
+    monkeypatch.setattr(connection, "HERE_MAX", 50)
+    monkeypatch.setattr(shards, "HERE_MAX", 50)
+    monkeypatch.setattr(connection, "REFRESH_S", 0.05)
+    with Cluster(address) as cluster:
+        until(lambda: len(cluster._readers()) == WORKERS)
+        yield cluster
+
+
+def pids(cluster):
+    """Return the process ids of the workers by address."""
+    return cluster._client.run(os.getpid)
+
+
+def rows_of(ids):
+    """Return unit vectors in six clusters."""
+    middles = np.random.default_rng(7).normal(size=(6, DIM))
+    X = middles[ids % 6] + 0.7 * np.array([np.random.default_rng(i).normal(size=DIM) for i in ids.tolist()])
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+
+
+def put(collection, ids):
+    """Store items with vectors and labels, as an add does."""
+    store = collection._store
+    with store.writer():
+        collection._spaces.create(["color"])
+        pending = store.vectors.write("color()", ids, rows_of(ids))
+        with store.transaction():
+            store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+            store.vectors.commit(pending)
+    store.judgements.add_labels([(int(i), f"kind {i % 6}") for i in ids[::3]], author="anna", source="hand")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A collection of vectors in several segments, some of them removed, with a space of codes."""
+    path = tmp_path_factory.mktemp("made") / "collection"
+    with Collection(path, create=True) as collection:
+        for part in np.array_split(np.random.default_rng(0).permutation(N), 5):
+            put(collection, np.sort(part))
+        collection.fit("itq(bits=32)")
+        collection.remove(*range(100, 160))
+    return path
+
+
+@pytest.fixture
+def both(made, cluster, tmp_path):
+    """The same collection on one machine and on the cluster."""
+    path = shutil.copytree(made, tmp_path / "collection")
+    with Collection(path) as here, Collection(path, cluster=cluster) as there:
+        yield here, there
+
+
+def found(results):
+    return [(result.id, result.score) for result in results]
+
+
+@pytest.mark.parametrize("space", ["color", "itq"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"effort": "exact"}, {"k": 500}, {"without": [7]}, {"filter": Filter(label="kind 2")}, {"rerank": True}],
+)
+def test_a_search_gives_the_same_ids_and_scores(both, space, options):
+    if options.get("rerank") and space == "itq":
+        return  # codes cannot be re-ranked
+    here, there = both
+    for example in (0, [1, 2, 3], rows_of(np.array([N]))[0]):
+        assert found(there.search(example, space=space, **options)) == found(
+            here.search(example, space=space, **options)
+        )
+
+
+def test_queries_filters_and_removed_rows_give_the_same_hits(both):
+    here, there = (collection.space("color").feedback_index for collection in both)
+    assert isinstance(there, shards.ShardedIndex)
+    assert (len(there), there.dim, there.ids.tolist()) == (len(here), here.dim, here.ids.tolist())
+    random = np.random.default_rng(1)
+    a = random.normal(size=20)
+    plane = HyperplaneQuery(rows_of(np.arange(20)), a - a.mean(), 0.1, kernel="gaussian", gamma=1.0)
+    some, few = np.sort(random.choice(here.ids, 900, replace=False)), here.ids[:7]
+    for query in (PointQuery(rows_of(np.arange(3))), plane, plane.of_kind("maximum")):
+        for filters in ({}, {"exclude": some}, {"among": some}, {"among": some, "exclude": few}, {"among": few}):
+            one, other = here.search(query, 40, **filters), there.search(query, 40, **filters)
+            assert one.ids.tolist() == other.ids.tolist()
+            np.testing.assert_allclose(other.scores, one.scores, rtol=0, atol=1e-6)
+
+
+def test_a_feedback_session_and_classes_give_the_same_answers(both):
+    here, there = both
+    played = [
+        [replace(row, seconds=0) for row in collection.simulate(0, label="kind 0", space="color", rounds=3)]
+        for collection in both
+    ]
+    assert played[0] == played[1]
+    session = there.session([0, 6], without=[1])
+    assert found(session.best(k=30)) == found(here.session(id=session.id).best(k=30))
+    ids = list(range(1, 30))
+    assert there.classes.classify(ids) == here.classes.classify(ids)
+
+
+def test_shards_follow_every_change_of_the_collection(both):
+    here, there = both
+    put(there, np.arange(N, N + 300))
+    assert found(there.search(N + 5, k=50)) == found(here.search(N + 5, k=50))
+    there.remove(N + 5, N + 6)
+    assert found(there.search(3, k=2_000)) == found(here.search(3, k=2_000))
+    there.compact()  # the old segments no longer exist
+    assert found(there.search(3, k=2_000)) == found(here.search(3, k=2_000))
+
+
+def test_verify_finds_damage_on_the_workers(both):
+    _, there = both
+    assert there.verify() == []
+    file = next((there.path / "vectors").glob("color-*[0-9].npy"))
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    (fault,) = there.verify()
+    assert f"{file} does not match its digest" in fault
+
+
+def test_a_killed_worker_does_not_change_an_answer(both, cluster):
+    here, there = both
+    expected = [found(here.search(example, k=60)) for example in range(20)]
+    for _ in range(2):
+        os.kill(next(iter(pids(cluster).values())), signal.SIGKILL)
+        assert [found(there.search(example, k=60)) for example in range(20)] == expected
+        until(lambda: len(cluster._readers()) == WORKERS)  # dask has started a new worker
+    os.kill(next(iter(pids(cluster).values())), signal.SIGKILL)
+    session = there.session(0)
+    session.mark(relevant=[6, 12], irrelevant=[1])
+    assert found(session.best(k=60)) == found(here.session(id=session.id).best(k=60))
+    assert (there.verify(), len(session.marks)) == ([], 4)
+
+
+def test_a_hung_worker_delays_one_answer_and_is_used_again_later(both, cluster, monkeypatch):
+    monkeypatch.setattr(shards, "LATE_S", 0.3)
+    here, there = both
+    expected = found(here.search(0, k=60))
+    assert found(there.search(0, k=60)) == expected
+    worker, pid = next(iter(pids(cluster).items()))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert found(there.search(0, k=60)) == expected
+        assert cluster._answers._late == {worker}
+        assert found(there.search(0, k=60)) == expected
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: not cluster._answers._late)
+    assert found(there.search(0, k=60)) == expected
+
+
+def test_without_any_worker_the_rows_are_searched_here(both, cluster, monkeypatch):
+    here, there = both
+    monkeypatch.setattr(cluster._answers, "_readers", dict)
+    assert found(there.search(0, k=60)) == found(here.search(0, k=60))
+
+
+def test_files_that_workers_do_not_see_are_searched_here_with_a_warning(both, cluster, caplog):
+    here, there = both
+    index = there.space("color").index
+    hidden = [(tuple(replace(part, file="/nowhere.npy") for part in shard), rows) for shard, rows in index._shards]
+    index._shards = hidden
+    assert found(there.search(0, k=60)) == found(here.search(0, k=60))
+    assert "Cannot read /nowhere.npy: No such file or directory." in caplog.text
+    assert "lookalike cluster share DIR" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def added(pictures, tmp_path_factory):
+    path = tmp_path_factory.mktemp("added") / "collection"
+    with Collection(path, create=True) as collection:
+        collection.add(pictures, recipes=["small = color() | pca(dim=8)"], workers=1)
+        collection.fit("small")
+    return path
+
+
+def state(path):
+    """Return the content of a collection in a form that can be compared."""
+    with Collection(path) as collection:
+        assert collection.verify() == []
+        ids, X = collection.vectors("small")
+        return {item.id: item.paths for item in collection.items()}, ids.tobytes(), X.tobytes()
+
+
+def test_an_add_on_the_cluster_gives_the_same_collection(pictures, added, cluster, tmp_path):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "text.jpg").write_text("no picture")
+    with Collection(tmp_path / "c", create=True, cluster=cluster) as collection:
+        report = collection.add(pictures, tmp_path / "bad", recipes=["small = color() | pca(dim=8)"])
+        assert report.added == len(state(added)[0])
+        assert "text" in report.skipped[str(tmp_path / "bad" / "text.jpg")]
+        collection.fit("small")
+    assert state(tmp_path / "c") == state(added)
+
+
+def test_workers_killed_during_an_add_lose_nothing(pictures, added, cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(describing, "BATCH", 4)
+    killed = []
+
+    def kill_once(stage, done, total):
+        if stage == "reading" and done >= 8 and not killed:
+            killed.extend(list(pids(cluster).values())[:2])
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    with Collection(tmp_path / "c", create=True, cluster=cluster) as collection:
+        report = collection.add(pictures, recipes=["small = color() | pca(dim=8)"], progress=kill_once)
+        assert killed
+        assert report.skipped == {}
+        collection.fit("small")
+    assert state(tmp_path / "c") == state(added)
+    until(lambda: len(cluster._readers()) == WORKERS)
+
+
+def test_a_worker_that_cannot_write_files_still_works(both, cluster, pictures, tmp_path):
+    here, there = both
+    for pid in pids(cluster).values():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))  # like a full disk
+    assert found(there.search(0, k=60)) == found(here.search(0, k=60))
+    with Collection(tmp_path / "c", create=True, cluster=cluster) as collection:
+        assert collection.add(pictures, recipes=["color"]).skipped == {}
+
+
+def test_a_file_that_a_worker_does_not_see_is_skipped_with_the_name_of_the_worker(cluster, pictures):
+    entries = [*islice(walk([pictures], on_skip=print), 3), Entry("/nowhere/a.jpg", 10, 0)]
+    with cluster.describe_pool(Prepare([create("feature", "color()")]), 64, None) as pool:
+        outcomes = list(pool.map(entries))
+    assert sum(isinstance(outcome, Read) for outcome in outcomes) == 3
+    (skip,) = [outcome for outcome in outcomes if isinstance(outcome, Skip)]
+    assert skip.reason.startswith("it does not exist on worker tcp://127.0.0.1:")
+    assert not skip.lasting
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("head:8786", "must be like tcp://127.0.0.1:8786"),
+        ("tcp://head", "must be like"),
+        ("http://127.0.0.1:8786", "must be like"),
+        ("tcp://127.0.0.1:port", "must be like"),
+        ("tcp://192.0.2.1:8786", "is not encrypted"),
+        ("tcp://0.0.0.0:8786", "is not encrypted"),
+        ("tls://head:8786", "needs TLS certificates"),
+    ],
+)
+def test_addresses_that_are_malformed_or_unsafe_are_rejected(address, reason):
+    with pytest.raises(InputError, match=reason):
+        Cluster(address)
+
+
+def test_a_missing_scheduler_and_a_cluster_without_workers_are_clear_errors(monkeypatch):
+    monkeypatch.setattr(connection, "CONNECT_S", 0.5)
+    with pytest.raises(ClusterError, match=r"Cannot connect to tcp://127.0.0.1:9: .* run: lookalike cluster start"):
+        Cluster("tcp://127.0.0.1:9")
+    with (
+        started(0) as address,
+        pytest.raises(ClusterError, match=r"has no workers\. Start some: lookalike cluster worker"),
+    ):
+        Cluster(address)
