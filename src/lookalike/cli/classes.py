@@ -487,7 +487,7 @@ def _print_classified(classified: list["Prediction"], skipped: dict[str, str], j
     if lines:
         print_table(["class", "probability", "runner-up", "picture"], lines)
     for name, reason in skipped.items():
-        print_line(f"skipped: {name}: {reason.removeprefix(f'Cannot read {name}: ')}")
+        print_line(f"skipped: {name}: {reason}")
 
 
 def _print_predicted(found: "PredictionCounts", json: bool) -> None:
