@@ -16,7 +16,7 @@ import numpy as np
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.collection.chain import DESCRIBE_BATCH
 from lookalike.collection.space import Space
-from lookalike.errors import ImageError, InputError, NoItemError
+from lookalike.errors import ImageError, InputError, NoItemError, UnknownNameError
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, locate, matcher, relative_to, walk
@@ -94,7 +94,7 @@ def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int
 
 
 def select(store: Store, filter: Filter) -> Ids:
-    """The ids of the items that pass a filter, ascending."""
+    """The ids of the items that pass a filter, ascending; raises UnknownNameError if no label has its name."""
     if not isinstance(filter, Filter):
         raise InputError(f"filter must be a Filter, such as Filter(label='beach'). Got {filter!r:.80}.")
     ids = store.items.select(filter)
@@ -102,15 +102,19 @@ def select(store: Store, filter: Filter) -> Ids:
         ids = _match_relative(store, ids, filter.path)
     if filter.label is None:
         return ids
-    label = store.judgements.classes.canonical_names([filter.label])[filter.label]
-    return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)
+    classes = store.judgements.classes
+    label = classes.canonical_names([filter.label])[filter.label]
+    labelled = store.judgements.items_with(label)
+    if not len(labelled) and label not in (known := classes.counts()):
+        raise UnknownNameError("label", label, known)
+    return np.intersect1d(ids, labelled, assume_unique=True)
 
 
 def items_of(store: Store, filter: Filter | None) -> Iterator[Item]:
-    """All items, or those that pass the filter, in the order of their ids."""
+    """All items, or those that pass the filter, in the order of their ids; raises errors before the first item."""
     ids = select(store, filter or Filter()).tolist()
-    for start in range(0, len(ids), ITEMS_BATCH):
-        yield from store.items.get(ids[start : start + ITEMS_BATCH]).values()
+    batches = (ids[start : start + ITEMS_BATCH] for start in range(0, len(ids), ITEMS_BATCH))
+    return (item for batch in batches for item in store.items.get(batch).values())
 
 
 def item_of(store: Store, example: Example) -> int | None:
