@@ -110,7 +110,7 @@ def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictu
             verb()
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
-    assert (verdict.label, verdict.probability, verdict.runner_up) == ("fish", 1.0, None)
+    assert (verdict.label, verdict.probability, verdict.runner_up) == ("fish", None, None)
     assert not filled.classes.can_reject()
     with pytest.raises(InputError, match="No class has two pictures"):
         filled.classes.predict()
@@ -119,6 +119,17 @@ def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictu
     filled.classes.add("fish", files(pictures, "fish"))
     assert filled.classes.can_reject()  # one class is enough for "none of these"
     assert filled.classes.evaluate().strangers_none is None
+
+
+def test_with_one_class_probabilities_need_two_pictures_of_it_and_another_picture(collection, pictures):
+    fish, night = files(pictures, "fish"), files(pictures, "night")
+    collection.add(pictures / "fish", recipes=["color"])
+    for labelled in (fish[:1], fish):  # one picture, then all pictures of the collection
+        collection.classes.add("fish", labelled)
+        assert {found.probability for found in collection.classify([fish[1], night[0]])} == {None}
+    collection.add(pictures / "house")
+    near, far = collection.classify([fish[1], night[0]])
+    assert 0 < far.probability < near.probability < 1
 
 
 def test_the_error_for_an_unknown_name_suggests_the_nearest_one(with_classes, pictures):
