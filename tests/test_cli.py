@@ -243,6 +243,10 @@ def test_imported_labels_can_be_filters(call: Callable[..., Outcome], own: Path,
     assert report.json == {"labelled": 1, "unknown": ["/not/there.jpg"]}
     assert [item["labels"] for item in call("-c", own, "items", "--label", "nice", "--json").json] == [["nice"]]
     assert "not in the collection: /not/there.jpg" in call("-c", own, "label", table).out
+    for command in (["search", first], ["items"], ["export"], ["remove"], ["duplicates"]):
+        typo = call("-c", own, *command, "--label", "nise")
+        assert (typo.code, typo.out) == (2, "")
+        assert "No label named 'nise'. Known: nice. Did you mean 'nice'?" in typo.err
 
 
 def test_export_writes_to_stdout_and_to_files(

@@ -241,13 +241,14 @@ def test_pictures_that_cannot_be_classified_are_listed(call, files, tmp_path):
     (tmp_path / "bad.jpg").write_bytes(b"no")
     code, out, err = call("classify", files["fish"][1], tmp_path / "bad.jpg")
     assert code == 1
-    assert f"skipped: {tmp_path / 'bad.jpg'}" in out
+    assert f"skipped: {tmp_path / 'bad.jpg'}: it is " in out
     assert out.count("bad.jpg") == 1
     assert "no picture can be rejected" in err
+    assert "1.00" not in out
     code, out, _ = call("classify", files["fish"][1], tmp_path / "bad.jpg", "--json")
     found = json.loads(out)
     assert code == 1
-    assert [picture["class"] for picture in found["pictures"]] == ["fish"]
+    assert [(picture["class"], picture["probability"]) for picture in found["pictures"]] == [("fish", None)]
     assert list(found["skipped"]) == [str(tmp_path / "bad.jpg")]
 
 

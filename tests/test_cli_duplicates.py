@@ -81,6 +81,19 @@ def test_dismiss_is_permanent_and_accepts_paths_and_ids(call, filled):
     assert call("duplicates", "--workers", 1)[1] == ""
 
 
+def test_one_picture_can_be_dismissed_only_if_it_has_several_paths(call, filled):
+    single = filled / "p" / "beach" / "beach-001.jpg"
+    for words in ([single], [single, single]):
+        code, out, err = call("duplicates", "dismiss", *words)
+        assert (code, out) == (2, "")
+        assert "Give two or more pictures" in err
+        assert f"lookalike -c {filled / 'c'} duplicates dismiss IMAGE IMAGE. Got one picture with one path." in err
+    face = filled / "p" / "face" / "face-000.jpg"
+    for words in ([face], [face, filled / "p" / "again.jpg"]):
+        assert call("duplicates", "dismiss", *words)[:2] == (0, "Marked the copies of 1 picture as intended.\n")
+    assert call("duplicates", "--tier", "identical")[1] == ""
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -343,7 +343,27 @@ def test_filters_apply_inside_the_search(collection, folder):
     assert by_path == labelled
     assert collection.search(first(folder), filter=Filter(min_side=100_000)) == []
     assert len(list(collection.items(Filter(label=name)))) == 4
+    collection.classes.add("nobody")
     assert collection.search(first(folder), filter=Filter(label="nobody")) == []
+
+
+def test_an_unknown_label_in_a_filter_is_an_error_before_anything_is_written(collection, folder, tmp_path):
+    collection.add(folder, recipes=COLOR, workers=1)
+    collection.import_labels(folder)
+    typo, target = Filter(label="bech"), tmp_path / "out"
+    target.write_text("kept")
+    for verb in (
+        lambda: collection.search(first(folder), filter=typo),
+        lambda: collection.items(typo),
+        lambda: collection.remove(filter=typo),
+        lambda: collection.duplicates("identical", filter=typo),
+        lambda: collection.lines(filter=typo),
+        lambda: collection.export(target, filter=typo),
+        lambda: collection.export(target, format="npz", filter=typo),
+    ):
+        with pytest.raises(UnknownNameError, match=r"No label named 'bech'\. Known: .*\. Did you mean 'beach'\?"):
+            verb()
+    assert target.read_text() == "kept"
 
 
 def test_pictures_inside_a_collection_are_moved_and_copied_with_it(folder, tmp_path):

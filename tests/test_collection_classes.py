@@ -7,6 +7,7 @@ from lookalike import Collection
 from lookalike.errors import ImageError, InputError, StoreError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.store.database import Database
+from lookalike.types import format_id
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -79,12 +80,25 @@ def test_unreadable_pictures_are_reported_or_raise_an_error(with_classes, pictur
     told = {}
     verdicts = with_classes.classify([tmp_path / "bad.jpg", files(pictures, "fish")[0]], on_skip=told.__setitem__)
     assert len(verdicts) == 1
-    assert list(told) == [str(tmp_path / "bad.jpg")]
+    assert told == {str(tmp_path / "bad.jpg"): "it is text, not an image"}
     assert with_classes.classify([tmp_path / "bad.jpg"], on_skip=told.__setitem__) == []
     with pytest.raises(ImageError, match=r"bad\.jpg"):
         with_classes.classify(tmp_path / "bad.jpg")
     with pytest.raises(InputError, match="NaN"):
         with_classes.classify(np.full(with_classes.vectors()[1].shape[1], np.nan, np.float32))
+
+
+def test_the_reasons_for_skipped_pictures_do_not_name_them(with_classes, tmp_path):
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "link.jpg").symlink_to("nowhere")
+    told = {}
+    with_classes.classify([tmp_path, "nowhere.jpg", 12], on_skip=told.__setitem__)
+    assert told == {
+        str(tmp_path / "empty.jpg"): "it is empty",
+        str(tmp_path / "link.jpg"): "it is a broken link",
+        "nowhere.jpg": "it is neither a file nor an item of the collection",
+        format_id(12): "it is neither a file nor an item of the collection",
+    }
 
 
 def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictures):
@@ -96,7 +110,7 @@ def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictu
             verb()
     filled.classes.add("fish", files(pictures, "fish")[0])
     (verdict,) = filled.classify(files(pictures, "night")[0])
-    assert (verdict.label, verdict.probability, verdict.runner_up) == ("fish", 1.0, None)
+    assert (verdict.label, verdict.probability, verdict.runner_up) == ("fish", None, None)
     assert not filled.classes.can_reject()
     with pytest.raises(InputError, match="No class has two pictures"):
         filled.classes.predict()
@@ -105,6 +119,17 @@ def test_missing_classes_or_pictures_give_clear_errors(filled, collection, pictu
     filled.classes.add("fish", files(pictures, "fish"))
     assert filled.classes.can_reject()  # one class is enough for "none of these"
     assert filled.classes.evaluate().strangers_none is None
+
+
+def test_with_one_class_probabilities_need_two_pictures_of_it_and_another_picture(collection, pictures):
+    fish, night = files(pictures, "fish"), files(pictures, "night")
+    collection.add(pictures / "fish", recipes=["color"])
+    for labelled in (fish[:1], fish):  # one picture, then all pictures of the collection
+        collection.classes.add("fish", labelled)
+        assert {found.probability for found in collection.classify([fish[1], night[0]])} == {None}
+    collection.add(pictures / "house")
+    near, far = collection.classify([fish[1], night[0]])
+    assert 0 < far.probability < near.probability < 1
 
 
 def test_the_error_for_an_unknown_name_suggests_the_nearest_one(with_classes, pictures):

@@ -452,9 +452,11 @@ def test_damage_to_the_files_of_the_service_is_found_and_repaired(served: Path, 
     assert run(["-c", str(served), "verify"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    assert all("repair" in line for line in lines)
+    jobs, access = lines
+    assert jobs.endswith(f"lookalike -c {served} repair")
+    assert f"lookalike -c {served} repair --from BACKUP." in access
     assert run(["-c", str(served), "repair"]) == 1  # no token is valid, so the service accepts none
-    assert "lookalike -c" in capsys.readouterr().out.splitlines()[-1]
+    assert capsys.readouterr().out.splitlines()[-1] == f"not repaired: {access}"
     assert run(["-c", str(served), "repair", "--from", str(served.with_name("b"))]) == 0
     assert "access.json was restored from the backup." in capsys.readouterr().out
     assert [entry.name for entry in Access(served).entries()] == ["anna"]
@@ -504,6 +506,8 @@ def test_a_ledger_that_a_service_uses_is_not_replaced(served: Path, capsys) -> N
 
 def test_valid_tokens_survive_the_repair_of_access_json(served: Path, capsys) -> None:
     (served / "access.json").write_text(json.dumps({"tokens": [TOKENS[0], {**TOKENS[1], "role": "king"}]}))
+    assert run(["-c", str(served), "verify"]) == 1
+    assert capsys.readouterr().out.endswith(f"Run: lookalike -c {served} repair\n")  # without a backup
     assert run(["-c", str(served), "repair"]) == 0
     assert "1 token kept, 1 invalid one removed" in capsys.readouterr().out
     assert [entry.name for entry in Access(served).entries()] == ["anna"]

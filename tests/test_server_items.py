@@ -67,6 +67,9 @@ def test_only_items_that_pass_the_filter_are_listed(service):
     assert service.get("/items", params={"min_side": 241})["total"] == 0
     message = error(service.client.get("/api/v1/items", params={"min_side": 9, "max_side": 3}), 422, "input")
     assert "min_side must not exceed max_side" in message
+    for path in ("items", "export"):
+        message = error(service.client.get(f"/api/v1/{path}", params={"label": "sunst"}), 422, "input")
+        assert "Did you mean 'sunset'?" in message
     costly = {"path": "*a" * 30 + "b"}  # SQLite would need years for this pattern
     assert "at most 4 asterisks" in error(service.client.get("/api/v1/items", params=costly), 422, "input")
     error(service.client.get("/api/v1/export", params=costly), 422, "input")

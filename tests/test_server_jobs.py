@@ -210,7 +210,7 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     assert left["total"] == found["total"] - 1
     assert group["id"] not in [other["id"] for other in left["groups"]]
     assert service.get("/duplicates", params={"tier": "identical"})["current"]
-    for items in ([], ["x"], ["0" * 16], ["../a"]):
+    for items in ([], ["x"], ["0" * 16], ["../a"], ids[:1]):
         error(service.client.post("/api/v1/duplicates/dismiss", json={"items": items}), 422, "input")
     error(service.client.get("/api/v1/duplicates", params={"tier": "twins"}), 422, "input")
     error(service.client.get("/api/v1/duplicates", params={"tier": "same", "space": "x"}), 422, "input")

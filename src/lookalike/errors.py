@@ -3,7 +3,7 @@
     LookalikeError
     ├── InputError              invalid argument (also a ValueError)
     │   ├── NoDirectionError    hyperplane without a direction
-    │   ├── NoItemError         id that is not in the collection
+    │   ├── NoItemError         id or name of a picture that does not exist
     │   ├── SpecError           spec string that does not parse or has an unknown option
     │   │   └── RefusedSpecError    spec that clients of the service may not use
     │   └── UnknownNameError    unknown name; the message suggests the closest known one
@@ -44,7 +44,7 @@ class NoDirectionError(InputError):
 
 
 class NoItemError(InputError):
-    """An id that is not in the collection."""
+    """An id that is not in the collection, or a name that is neither a file nor an id."""
 
 
 class SpecError(InputError):

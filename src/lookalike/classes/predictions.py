@@ -56,10 +56,10 @@ class Prediction:
     """
 
     label: str | None  # None: none of these
-    probability: float  # of `nearest`
+    probability: float | None  # of `nearest`; None: unknown, because there was nothing to calibrate it on
     nearest: str | None  # the nearest class, even if it is farther than the threshold; None: no class is possible
     runner_up: str | None
-    runner_up_probability: float
+    runner_up_probability: float | None
     id: int | None = None  # of the picture, if it is a file or an item of a collection
     path: str | None = None
     labels: list[str] = field(default_factory=list)  # labels of the picture

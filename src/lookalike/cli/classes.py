@@ -435,6 +435,8 @@ def classify(
         classified = collection.classify(images or (), on_skip=skipped.__setitem__, progress=progress)
         if not collection.classes.can_reject():
             print_note("No class has two pictures yet, so there are no probabilities and no picture can be rejected.")
+        elif any(found.probability is None for found in classified):
+            print_note("No probabilities: the collection has one class and no unlabelled pictures to compare it with.")
     _print_classified(classified, skipped, json)
     return 1 if skipped else 0
 
@@ -469,25 +471,32 @@ def _print_classified(classified: list["Prediction"], skipped: dict[str, str], j
     """Print the predicted classes and the pictures that could not be read."""
     if json:
         rows = [
-            {"id": None if v.id is None else types.format_id(v.id), "path": v.path, "class": v.label}
-            | {"probability": v.probability, "nearest": v.nearest, "runner_up": v.runner_up}
-            | {"runner_up_probability": v.runner_up_probability, "labels": v.labels}
+            {
+                "id": None if v.id is None else types.format_id(v.id),
+                "path": v.path,
+                "class": v.label,
+                "probability": v.probability,
+                "nearest": v.nearest,
+                "runner_up": v.runner_up,
+                "runner_up_probability": v.runner_up_probability,
+                "labels": v.labels,
+            }
             for v in classified
         ]
         print_json({"pictures": rows, "skipped": skipped})
         return
     lines = []
     for v in classified:
-        rest = f"{v.runner_up} {v.runner_up_probability:.2f}" if v.runner_up is not None else ""
+        rest = f"{v.runner_up} {_chance(v.runner_up_probability)}".rstrip() if v.runner_up is not None else ""
         if v.label is None:
             rest = "" if v.nearest is None else f"nearest {v.nearest}"
-        chance = "" if v.label is None else f"{v.probability:.2f}"
+        chance = "" if v.label is None else _chance(v.probability)
         labels = f"  (labels: {', '.join(v.labels)})" if v.labels else ""
         lines.append([v.label or NONE, chance, rest, f"{show_path(v.path)}{labels}"])
     if lines:
         print_table(["class", "probability", "runner-up", "picture"], lines)
     for name, reason in skipped.items():
-        print_line(f"skipped: {name}: {reason.removeprefix(f'Cannot read {name}: ')}")
+        print_line(f"skipped: {name}: {reason}")
 
 
 def _print_predicted(found: "PredictionCounts", json: bool) -> None:
@@ -524,6 +533,10 @@ def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
         print_note(f"{left} with better results not shown. To list all: -k {len(found.by_class)}")
     for note in found.notes:
         print_note(note)
+
+
+def _chance(probability: float | None) -> str:
+    return "" if probability is None else f"{probability:.2f}"
 
 
 def _share(value: float | None) -> str:

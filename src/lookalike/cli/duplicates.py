@@ -115,8 +115,10 @@ def dismiss(
       lookalike duplicates dismiss 0f3a5c7e9b1d2f40 1c2d3e4f5a6b7c8d
     """
     with opened(where) as collection:
-        pairs = collection.not_duplicates([_item(collection, image) for image in images], author=author)
-    print_either(json, f"Marked {many(pairs, 'pair')} as not duplicates.", pairs=pairs)
+        items = {_item(collection, image) for image in images}
+        pairs = collection.not_duplicates(sorted(items), author=author)
+    marked = "the copies of 1 picture as intended" if len(items) == 1 else f"{many(pairs, 'pair')} as not duplicates"
+    print_either(json, f"Marked {marked}.", pairs=pairs)
     return 0
 
 

@@ -76,6 +76,7 @@ class ModelState(NamedTuple):
     space: str
     model: str  # the kind of classes, and the number of the last change to the labels
     can_reject: bool  # whether it can predict "none of these"
+    has_probabilities: bool  # whether they were calibrated
 
 
 class ClassModel:
@@ -112,7 +113,8 @@ class ClassModel:
         with self._lock:
             model = self._ready()
             name = f"{self._model_settings.kind} {self._last_change}"
-            return ModelState(self._name, name, bool(np.isfinite(model.threshold_)))
+            can_reject, calibrated = bool(np.isfinite(model.threshold_)), bool(np.isfinite(model.membership().offset))
+            return ModelState(self._name, name, can_reject, calibrated)
 
     @property
     def settings(self) -> Settings:

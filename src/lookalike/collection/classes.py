@@ -198,8 +198,9 @@ class Classes:
         """Predict the class of pictures, in the collection or not, or of all pictures in a folder.
 
         Examples are given as for `Collection.search`. Nothing is stored. Classes that were rejected for a picture are
-        not predicted for it. If a picture cannot be read, `on_skip` is called with its name and the reason; without
-        `on_skip`, that is an error.
+        not predicted for it. Probabilities are None if no class has two pictures, or if there is one class and no other
+        picture to compare it with. If a picture cannot be read, `on_skip` is called with its name and the reason;
+        without `on_skip`, that is an error.
         """
         examples = files_in(as_list(pictures), on_skip)
 
@@ -209,6 +210,8 @@ class Classes:
             rejected, labels = self._predictions.rejected(known), self._store.judgements.labels(known)
             predicted = self._model.predict(X, [() if item is None else rejected.get(item, ()) for item in ids])
             paths = self._store.items.first_paths(known)
+            if not self._model.state().has_probabilities:
+                predicted = [replace(one, probability=None, runner_up_probability=None) for one in predicted]
             predictions = []
             for example, item, prediction in zip(read_examples, ids, predicted, strict=True):
                 path = None if item is None else paths.get(item)
@@ -316,6 +319,7 @@ class Classes:
             n_predicted += len(present)
             for item, prediction in zip(present.tolist(), predictions, strict=True):
                 if prediction.label is not None:
+                    assert prediction.probability is not None  # only `classify` omits it
                     rows.append((item, prediction.label, prediction.probability))
         progress("classifying", len(ids), len(ids))
         counts = self._predictions.add(rows, space=state.space, model=state.model, replace_all=replace_all)

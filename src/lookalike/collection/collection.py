@@ -440,11 +440,17 @@ class Collection:
     def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
         """Record that these items are not duplicates of each other; return the number of new pairs.
 
-        For a single item: its several paths are intended. The record stays if the pictures are removed.
+        For a single item: its several paths are intended; raises InputError if it has only one. The record stays if the
+        pictures are removed.
         """
         known = self._store.items.get(items)
         if unknown := [format_id(int(item)) for item in items if int(item) not in known]:
             raise InputError(f"No item with the id {unknown[0]} in the collection.")
+        if sum(len(item.paths) for item in known.values()) == 1:
+            raise InputError(
+                "Give two or more pictures that are not duplicates of each other: lookalike duplicates dismiss IMAGE"
+                " IMAGE. Got one picture with one path."
+            )
         return self._store.judgements.not_duplicates.add(items, author=author or login())
 
     def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:

@@ -54,7 +54,7 @@ def item_lines(
     parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
     for child, parent in store.judgements.classes.parents():
         parents.setdefault(child, []).append(parent)
-    rows = _rows(store, filter, on_item)
+    rows = _rows(store, items_of(store, filter), on_item)
     if relative:
         rows = map(partial(relative_row, relative_to(store.items.sources())), rows)
     return lines(rows, format, parents)
@@ -68,15 +68,16 @@ def relative_row(relative: Callable[[str], str], row: Row) -> Row:
 
 def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
     """Write the items to a path or an open text file; return their number."""
-    check_format(format)  # before a file is opened
+    written: list[int] = []
+    texts = item_lines(store, format, filter, lambda item: written.append(item.id))  # may fail before a file is opened
     if isinstance(target, str | Path):
         with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            return write_items(store, stream, format, filter)
-    if not hasattr(target, "write"):
+            stream.writelines(texts)
+    elif hasattr(target, "write"):
+        for text in texts:
+            target.write(text)
+    else:
         raise InputError(f"The target of an export must be a path or an open text file. Got {target!r:.80}.")
-    written: list[int] = []
-    for text in item_lines(store, format, filter, lambda item: written.append(item.id)):
-        target.write(text)
     return len(written)
 
 
@@ -146,8 +147,7 @@ def cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULAS) else text
 
 
-def _rows(store: Store, filter: Filter | None, on_item: Callable[[Item], None] | None) -> Iterator[Row]:
-    items = items_of(store, filter)
+def _rows(store: Store, items: Iterator[Item], on_item: Callable[[Item], None] | None) -> Iterator[Row]:
     while batch := list(islice(items, ITEMS_BATCH)):
         records = store.judgements.label_records([item.id for item in batch])
         for item in batch:

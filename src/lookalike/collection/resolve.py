@@ -16,7 +16,7 @@ import numpy as np
 from lookalike.arrays import check_rows, to_numpy
 from lookalike.collection.chain import DESCRIBE_BATCH
 from lookalike.collection.space import Space
-from lookalike.errors import ImageError, InputError, NoItemError
+from lookalike.errors import ImageError, InputError, NoItemError, UnknownNameError
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, locate, matcher, relative_to, walk
@@ -94,7 +94,7 @@ def find_items(items: Items, names: Sequence[int | str | Path]) -> tuple[set[int
 
 
 def select(store: Store, filter: Filter) -> Ids:
-    """The ids of the items that pass a filter, ascending."""
+    """The ids of the items that pass a filter, ascending; raises UnknownNameError if no label has its name."""
     if not isinstance(filter, Filter):
         raise InputError(f"filter must be a Filter, such as Filter(label='beach'). Got {filter!r:.80}.")
     ids = store.items.select(filter)
@@ -102,15 +102,19 @@ def select(store: Store, filter: Filter) -> Ids:
         ids = _match_relative(store, ids, filter.path)
     if filter.label is None:
         return ids
-    label = store.judgements.classes.canonical_names([filter.label])[filter.label]
-    return np.intersect1d(ids, store.judgements.items_with(label), assume_unique=True)
+    classes = store.judgements.classes
+    label = classes.canonical_names([filter.label])[filter.label]
+    labelled = store.judgements.items_with(label)
+    if not len(labelled) and label not in (known := classes.counts()):
+        raise UnknownNameError("label", label, known)
+    return np.intersect1d(ids, labelled, assume_unique=True)
 
 
 def items_of(store: Store, filter: Filter | None) -> Iterator[Item]:
-    """All items, or those that pass the filter, in the order of their ids."""
+    """All items, or those that pass the filter, in the order of their ids; raises errors before the first item."""
     ids = select(store, filter or Filter()).tolist()
-    for start in range(0, len(ids), ITEMS_BATCH):
-        yield from store.items.get(ids[start : start + ITEMS_BATCH]).values()
+    batches = (ids[start : start + ITEMS_BATCH] for start in range(0, len(ids), ITEMS_BATCH))
+    return (item for batch in batches for item in store.items.get(batch).values())
 
 
 def item_of(store: Store, example: Example) -> int | None:
@@ -202,6 +206,14 @@ def vectors(space: Space, examples: Iterable[Example]) -> Vectors:
     return np.concatenate([_vector(space, example) for example in examples])
 
 
+class UnreadableError(ImageError):
+    """A picture that cannot be read. The message names it, and `reason` is only the reason."""
+
+    def __init__(self, name: object, reason: object):
+        super().__init__(f"Cannot read {name}: {reason}.")
+        self.reason = str(reason)
+
+
 class ExampleRows(NamedTuple):
     """Examples with their rows in a space."""
 
@@ -218,7 +230,8 @@ def rows_of(
 ) -> ExampleRows:
     """The vectors of examples, like those of `Space.rows`.
 
-    If an example cannot be read, `on_skip` is called with its name and the reason; without `on_skip`, that is an error.
+    If an example cannot be read, `on_skip` is called with its name and the reason, a clause such as "it is empty";
+    without `on_skip`, that is an error.
     """
     store, index = space.store, space.rows
     resolved: list[tuple[Example, int | None]] = []
@@ -246,7 +259,7 @@ def rows_of(
         except (ImageError, InputError) as error:
             if on_skip is None:
                 raise
-            on_skip(example_name(example), str(error))
+            on_skip(example_name(example), _reason(error))
             continue
         resolved.append((example, item))
         if len(images) >= DESCRIBE_BATCH:
@@ -298,8 +311,15 @@ def _is_folder(example: Example) -> bool:
     return isinstance(example, str | Path) and os.path.isdir(os.path.expanduser(example))
 
 
+def _reason(error: ImageError | InputError) -> str:
+    """The reason why an example cannot be used, without the example's name."""
+    if isinstance(error, NoItemError):
+        return "it is neither a file nor an item of the collection"
+    return error.reason if isinstance(error, UnreadableError) else str(error)
+
+
 def _raise_skip(path: str, reason: str) -> None:
-    raise ImageError(f"Cannot read {path}: {reason}.")
+    raise UnreadableError(path, reason)
 
 
 def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
@@ -316,7 +336,7 @@ def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
             raise InputError(f"{example} is a folder. Give a picture's path or an item's id.")
         item = parse_id(str(example))
         if item is None:
-            raise InputError(f"No file or item named {str(example)!r}. Give a picture's path or an item's id.")
+            raise NoItemError(f"No file or item named {str(example)!r}. Give a picture's path or an item's id.")
     elif isinstance(example, int | np.integer):
         item = int(example)
     else:
@@ -339,15 +359,15 @@ def _match_relative(store: Store, ids: Ids, pattern: str) -> Ids:
 def _read_file(path: str | Path) -> bytes:
     entry = locate(path)
     if entry is None:
-        raise ImageError(f"Cannot read {path}: it does not exist.")
+        raise UnreadableError(path, "it does not exist")
     try:
         return entry.read()
     except ImageError as error:
-        raise ImageError(f"Cannot read {path}: {error}.") from None
+        raise UnreadableError(path, error) from None
 
 
 def _decode(data: bytes, name: str | Path, side: int) -> Pixels:
     try:
         return read(data, side=side).pixels
     except ImageError as error:
-        raise ImageError(f"Cannot read {name}: {error}.") from None
+        raise UnreadableError(name, error) from None

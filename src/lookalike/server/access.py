@@ -106,7 +106,7 @@ class Access:
             self._stamp, self._entries = None, []
             return []
         except OSError as error:
-            raise _damaged(self.path, str(error.strerror)) from None
+            raise _damaged(self.path, str(error.strerror), []) from None
         stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
         if stamp != self._stamp:
             self._entries, self._stamp = self._load(), stamp
@@ -219,7 +219,7 @@ class Access:
     def _load(self) -> list[Entry]:
         entries, problems = _read(self.path)
         if problems:  # reject all tokens
-            raise _damaged(self.path, problems[0])
+            raise _damaged(self.path, problems[0], entries)
         return entries
 
 
@@ -325,10 +325,15 @@ def _entry(row: Any) -> Entry:
     return Entry(_check_name(name), role, sha256, float(added_at))
 
 
-def _damaged(path: Path, problem: str) -> DamagedError:
-    return DamagedError(
-        f"{path} is damaged: {problem}. All tokens are rejected until it is repaired. Run: lookalike repair"
+def _damaged(path: Path, problem: str, valid: list[Entry]) -> DamagedError:
+    # Without the file, all clients on this machine have the role manage, so only the user may delete it.
+    remedy = (
+        "Run: lookalike repair"
+        if valid
+        else "It has no valid token. Restore it: lookalike repair --from BACKUP. Or delete it and create new tokens:"
+        f" rm {path}"
     )
+    return DamagedError(f"{path} is damaged: {problem}. All tokens are rejected until it is repaired. {remedy}")
 
 
 def _check_name(name: str) -> str:

@@ -11,12 +11,7 @@ from lookalike.text import many
 
 def verify(collection: Path) -> list[str]:
     """Return a sentence for each damaged file."""
-    faults = verify_jobs(collection)
-    try:
-        Access(collection).entries()
-    except DamagedError as error:
-        faults.append(str(error))
-    return faults
+    return verify_jobs(collection) + _verify_access(Access(collection))
 
 
 def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str], list[str]]:
@@ -31,6 +26,14 @@ def repair(collection: str | Path, backup: str | Path | None) -> tuple[list[str]
         return done, [locked, *left]
 
 
+def _verify_access(access: Access) -> list[str]:
+    try:
+        access.entries()
+    except DamagedError as error:
+        return [str(error)]
+    return []
+
+
 def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list[str]]:
     access = Access(folder)
     entries, invalid = salvage(access.path)
@@ -40,11 +43,7 @@ def _repair_access(folder: Path, backup: Backup | None) -> tuple[list[str], list
     if copy is not None and salvage(copy)[1]:  # the backup has the damaged file
         copy = None
     if copy is None and not entries:
-        # Without the file, all clients on this machine have the role manage, so only the user may delete it.
-        return [], [
-            f"{access.path} has no valid token, so the service rejects all requests. Restore it: lookalike repair"
-            f" --from BACKUP. Or delete it and create new tokens: rm {access.path}"
-        ]
+        return [], _verify_access(access)
     with atomic_write(damaged_name(access.path)) as part:
         part.touch(0o600)
         part.write_bytes(access.path.read_bytes())

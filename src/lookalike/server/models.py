@@ -432,9 +432,9 @@ class ClassificationOut(TypedDict):
     id: str | None
     labels: list[str]
     label: Annotated[str | None, Field(description="null: none of these classes.")]
-    probability: float
+    probability: Annotated[float | None, Field(description="null: there are too few pictures to estimate it.")]
     runner_up: str | None
-    runner_up_probability: float
+    runner_up_probability: float | None
 
 
 # Jobs

@@ -121,9 +121,9 @@ async def classify(request: Request, asked: ClassifyIn) -> Response:
                 id=None if found.id is None else format_id(found.id),
                 labels=[valid_text(label) for label in found.labels],
                 label=_valid_label(found.label),
-                probability=round(found.probability, 4),
+                probability=_rounded(found.probability),
                 runner_up=_valid_label(found.runner_up),
-                runner_up_probability=round(found.runner_up_probability, 4),
+                runner_up_probability=_rounded(found.runner_up_probability),
             )
             for found in service.collection.classify(service.examples(asked.examples, "examples"))
         ]
@@ -172,3 +172,7 @@ def _members(service: Service, name: str, offset: int, limit: int, person: Perso
 
 def _valid_label(label: str | None) -> str | None:
     return None if label is None else valid_text(label)
+
+
+def _rounded(probability: float | None) -> float | None:
+    return None if probability is None else round(probability, 4)
