@@ -12,24 +12,30 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
+from lookalike.collection.indexes import LEAVES_MIN, STALE_SHARE
 from lookalike.errors import StoreError
 from lookalike.index.exact import ExactIndex
-from lookalike.index.queries import check_search
+from lookalike.index.flat import Flat
+from lookalike.index.queries import HyperplaneQuery, check_search
 from lookalike.index.topk import keep_best
 from lookalike.registry import create
 from lookalike.store.npy_files import map_rows
 from lookalike.store.segments import Block
 from lookalike.types import Hits, Ids, Query
+
+if TYPE_CHECKING:
+    from lookalike.index.leaves import Leaves  # numba is loaded on the workers
 
 HERE_MAX = 20_000
 """With this many rows or fewer, a search here is faster than a message to a worker."""
@@ -53,6 +59,8 @@ log = logging.getLogger("lookalike.cluster")
 
 _OPEN: "LRUCache[Shard, ExactIndex]" = LRUCache(OPEN_SHARDS)  # of this process
 _OPENING = threading.Lock()
+_LEAVES: "LRUCache[Shard, Future[Leaves]]" = LRUCache(OPEN_SHARDS)
+_BUILDER = ThreadPoolExecutor(1, thread_name_prefix="lookalike-leaves")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +102,19 @@ def cut_shards(blocks: Sequence[Block], n: int) -> list[tuple[Shard, list[slice]
 class ShardReader:
     """Searches shards; a dask actor, one per worker and client."""
 
-    def search(self, shard: Shard, query: Query, k: int, keep: NDArray[np.uint8] | None) -> Hits:
-        """Return the k best rows of a shard; `keep` are the allowed rows as packed bits."""
+    def search(
+        self, shard: Shard, query: Query, k: int, keep: NDArray[np.uint8] | None, effort: float | str | None
+    ) -> Hits:
+        """Return the k best rows of a shard; `keep` are the allowed rows as packed bits.
+
+        The answer is exact, except that of a hyperplane query to a large shard whose leaves are built (see `Leaves`).
+        """
         index = open_shard(shard)
         mask = None if keep is None else np.unpackbits(keep, count=len(index)).astype(np.bool_)
-        return index.search_rows(query, k, mask)
+        leaves = find_leaves(shard) if isinstance(query, HyperplaneQuery) and effort != "exact" else None
+        if leaves is None:
+            return index.search_rows(query, k, mask)
+        return leaves.search(query, k, among=None if mask is None else np.sort(index.row_ids[mask]), effort=effort)
 
 
 @cached(_OPEN, lock=_OPENING)
@@ -112,6 +128,29 @@ def open_shard(shard: Shard) -> ExactIndex:
             raise StoreError(f"Cannot read {part.file}: {error.strerror}.") from None
         index.add(ids[part.start : part.stop], X[part.start : part.stop])
     return index
+
+
+def find_leaves(shard: Shard) -> "Leaves | None":
+    """The leaves of a large shard; None until they are built, in a thread that the first call starts."""
+    index = open_shard(shard)
+    if len(index) < LEAVES_MIN or not isinstance(index, Flat):
+        return None
+    with _OPENING:
+        if shard not in _LEAVES:
+            _LEAVES[shard] = _BUILDER.submit(
+                _build_leaves, index, [_LEAVES[old] for old in _LEAVES if shard[: len(old)] == old]
+            )
+        leaves = _LEAVES[shard]
+    return leaves.result() if leaves.done() else None
+
+
+def _build_leaves(index: Flat, earlier: Sequence["Future[Leaves]"]) -> "Leaves":
+    """Build the leaves of a shard, or extend those of an earlier state of the shard if few rows are new."""
+    for built in earlier:
+        if index.extends(built.result().truth) and (grown := built.result().over(index)).stale <= STALE_SHARE:
+            return grown
+    leaves: Leaves = create("index", "leaves").build(index)
+    return leaves
 
 
 def count_open() -> tuple[int, int]:
@@ -165,7 +204,7 @@ class ShardedIndex:
         exclude: Ids | None = None,
         effort: float | str | None = None,
     ) -> Hits:
-        """Return the exact k best rows; `effort` is checked and ignored."""
+        """Return the k best rows: exact, unless feedback searches a large collection without effort="exact"."""
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
         if among is not None and len(among) <= HERE_MAX:
             return self._index.search(query, k, among=among, exclude=exclude)
@@ -175,7 +214,7 @@ class ShardedIndex:
         def ask(reader: Any, number: int) -> Awaitable[Hits]:
             shard, rows = self._shards[number]
             keep = None if unfiltered else np.packbits(np.concatenate([allowed[part] for part in rows]))
-            return reader.search(shard, query, k, keep)  # type: ignore[no-any-return]
+            return reader.search(shard, query, k, keep, effort)  # type: ignore[no-any-return]
 
         def search_here(number: int) -> Hits:
             keep = np.zeros_like(allowed)
