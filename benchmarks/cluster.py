@@ -1,0 +1,175 @@
+"""A cluster on this machine against one process: overhead of a search and a round, speed-up of add, killed workers.
+
+    python benchmarks/cluster.py [--cases overhead,add,kills] [--rows 200000] [--dim 256] [--workers 4]
+                                 [--pictures DIR] [--recipe deep-plain] [--kills 200] [--json]
+
+`overhead` searches random rows: once in this process and once on the workers, alternately; medians. `empty` is a search
+of so few rows that only messages count. `round` is a round of feedback with 20 marks. `add` adds a folder of pictures
+(by default 600 drawn ones) with 1, 2, … workers; `share` is the throughput as a share of what the cores allow, which is
+the throughput of one worker times the smaller of workers and cores. `kills` kills a random worker before each search
+and counts the answers that differ from those of one process.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lookalike import Collection
+from lookalike.cluster import Cluster, connection, processes, shards
+from lookalike.images.demo import draw_folder
+from lookalike.images.workers import count_cores
+from lookalike.store.items import Item
+
+REPEATS = 30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default="overhead,add,kills")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--dim", type=int, default=256)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--pictures")
+    parser.add_argument("--recipe", default="deep-plain")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--json", action="store_true", help="Print one JSON object per line.")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for case in options.cases.split(","):
+            for row in {"overhead": overhead, "add": add, "kills": kills}[case](options, Path(folder)):
+                print(json.dumps(row) if options.json else "  ".join(f"{name} {value}" for name, value in row.items()))
+
+
+@contextmanager
+def started(workers: int) -> Iterator[Cluster]:
+    """Run a scheduler and workers, and connect to them."""
+    found: list[str] = []
+    ready, stop = threading.Event(), threading.Event()
+
+    def report(address: str, _: str | None) -> None:
+        found.append(address)
+        ready.set()
+
+    thread = threading.Thread(target=processes.start, args=(workers, "127.0.0.1", 0, report, stop))
+    thread.start()
+    ready.wait()
+    try:
+        with Cluster(found[0]) as cluster:
+            while len(cluster.workers()) < workers:
+                time.sleep(0.1)
+            yield cluster
+    finally:
+        stop.set()
+        thread.join()
+
+
+def make_collection(path: Path, rows: int, dim: int) -> None:
+    """Create a collection of random unit vectors."""
+    rng = np.random.default_rng(0)
+    with Collection(path, create=True) as collection:
+        store = collection._store
+        with store.writer():
+            collection._spaces.create(["color"])
+            for ids in np.array_split(np.arange(rows), max(1, rows // 100_000)):
+                X = rng.normal(size=(len(ids), dim)).astype(np.float32)
+                X /= np.linalg.norm(X, axis=1, keepdims=True)
+                pending = store.vectors.write("color()", ids, X)
+                with store.transaction():
+                    store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+                    store.vectors.commit(pending)
+
+
+def alternate(here: Callable[[int], object], there: Callable[[int], object]) -> tuple[float, float]:
+    """Call both functions alternately; return the median seconds of each, without the first calls."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(REPEATS + 3):
+        for function, taken in zip((here, there), times, strict=True):
+            start = time.perf_counter()
+            function(number)
+            taken.append(time.perf_counter() - start)
+    return statistics.median(times[0][3:]), statistics.median(times[1][3:])
+
+
+def overhead(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the time of searches and rounds, here and on the workers."""
+    for name, rows in (("empty", 1_000), ("search", options.rows)):
+        path = folder / name
+        make_collection(path, rows, options.dim)
+        connection.HERE_MAX = shards.HERE_MAX = min(shards.HERE_MAX, rows - 1)
+        with started(options.workers) as cluster, Collection(path) as here, Collection(path, cluster=cluster) as there:
+            one, many = alternate(lambda n: here.search(n, k=50), lambda n: there.search(n, k=50))
+            yield row(name, rows, options.workers, one, many)
+            marks = {"relevant": list(range(10)), "irrelevant": list(range(10, 20))}
+            session = here.session(0)
+            session.mark(**marks)
+            sessions = session, there.session(id=session.id)
+            sessions[1].round()  # workers begin to build leaves
+            one, many = alternate(lambda _: sessions[0].round(), lambda _: sessions[1].round())  # noqa: B023
+            yield row(f"round ({name})", rows, options.workers, one, many)
+
+
+def row(name: str, rows: int, workers: int, one: float, many: float) -> dict[str, Any]:
+    times = {"one process ms": round(1e3 * one, 1), "cluster ms": round(1e3 * many, 1)}
+    return {"case": name, "rows": rows, "workers": workers} | times | {"ratio": round(many / one, 2)}
+
+
+def add(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the throughput of add with a growing number of workers."""
+    pictures = Path(options.pictures or folder / "pictures")
+    if options.pictures is None:
+        draw_folder(pictures, 100)
+    first = 0.0
+    for workers in sorted({1, 2, options.workers}):
+        with started(workers) as cluster, Collection(folder / f"added-{workers}", create=True, cluster=cluster) as made:
+            sample = next(path for path in sorted(pictures.iterdir()) if path.is_dir())
+            made.add(sample, recipes=[options.recipe])  # the workers load the network
+            start = time.perf_counter()
+            report = made.add(pictures)
+            rate = report.added / (time.perf_counter() - start)
+        first = first or rate
+        yield {
+            "case": "add",
+            "pictures": report.added,
+            "workers": workers,
+            "pictures/s": round(rate, 1),
+            "share": round(rate / (first * min(workers, count_cores())), 2),
+        }
+
+
+def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the number of wrong answers among searches, each after a worker was killed."""
+    path = folder / "kills"
+    make_collection(path, 30_000, 64)
+    connection.HERE_MAX = shards.HERE_MAX = 1_000
+    chance, wrong, killed, slowest = random.Random(0), 0, 0, 0.0
+    with started(options.workers) as cluster, Collection(path) as here, Collection(path, cluster=cluster) as there:
+        for number in range(options.kills):
+            expected = [(found.id, found.score) for found in here.search(number, k=50)]
+            while len(cluster.workers()) < 2:
+                time.sleep(0.05)
+            pids = cluster._client.run(os.getpid, on_error="ignore")
+            os.kill(chance.choice(list(pids.values())), signal.SIGKILL)
+            killed += 1
+            start = time.perf_counter()
+            answer = [(found.id, found.score) for found in there.search(number, k=50)]
+            slowest = max(slowest, time.perf_counter() - start)
+            wrong += answer != expected
+        faults = there.verify()
+    counts = {"searches": options.kills, "kills": killed, "wrong": wrong, "faults": len(faults)}
+    yield {"case": "kills"} | counts | {"slowest s": round(slowest, 2)}
+
+
+if __name__ == "__main__":
+    main()
