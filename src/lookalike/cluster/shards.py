@@ -269,7 +269,7 @@ class Answers:
                 worker = HERE
                 call = asyncio.get_running_loop().run_in_executor(None, search_here, number)
             else:
-                call = asyncio.ensure_future(_wait(ask(readers[worker], number)))
+                call = asyncio.ensure_future(_call(ask, readers[worker], number))
                 call.add_done_callback(partial(self._end, worker))
             tried[number].append(worker)
             running[call] = number, worker
@@ -322,5 +322,6 @@ class Answers:
             self._on_lost(worker)
 
 
-async def _wait(call: Awaitable[Hits]) -> Hits:
-    return await call
+async def _call(ask: Ask, reader: Any, number: int) -> Hits:
+    """Ask a worker; an actor that is known to be lost raises an error at once, others when they are awaited."""
+    return await ask(reader, number)
