@@ -157,7 +157,7 @@ def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
     with started(options.workers) as cluster, Collection(path) as here, Collection(path, cluster=cluster) as there:
         for number in range(options.kills):
             expected = [(found.id, found.score) for found in here.search(number, k=50)]
-            while len(cluster.workers()) < 2:
+            while len(cluster.workers()) < options.workers:  # dask starts a new one
                 time.sleep(0.05)
             pids = cluster._client.run(os.getpid, on_error="ignore")
             os.kill(chance.choice(list(pids.values())), signal.SIGKILL)

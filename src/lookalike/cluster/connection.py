@@ -147,8 +147,9 @@ class Cluster:
             self._actors = {worker: actor for worker, actor in self._actors.items() if worker in present}
             for worker in present:
                 if worker not in self._actors:
+                    # If the worker dies, dask may create the actor elsewhere; else, calls to it would wait for ever.
                     self._actors[worker] = self._client.submit(
-                        ShardReader, actor=True, workers=[worker], allow_other_workers=False, pure=False
+                        ShardReader, actor=True, workers=[worker], allow_other_workers=True, pure=False
                     )
             self._most = max(self._most, len(self._actors))
             self._await_actors(time.monotonic() + ACTOR_S)

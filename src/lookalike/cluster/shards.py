@@ -10,6 +10,7 @@ opens a shard when it is first asked about it. So a shard has no state that coul
 import asyncio
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -44,10 +45,11 @@ OPEN_SHARDS = 16
 """Shards that a worker keeps open."""
 
 LATE_S = 1.0
-"""Seconds to wait for a shard after another one has answered, before another worker is asked as well."""
+"""Seconds to wait for the next shard before another worker is asked as well; longer if the answers so far took longer,
+because the first search must open the shards."""
 
 SLOW_S = 60.0
-"""Seconds to wait as long as fewer than half of the shards have answered: the first search must open them."""
+"""Seconds to wait for the first answer."""
 
 MAX_TRIES = 2
 """Workers that are asked about a shard before its rows are searched here."""
@@ -256,6 +258,7 @@ class Answers:
     async def _gather(
         self, n: int, ask: Ask, search_here: Callable[[int], Hits], readers: dict[str, Any]
     ) -> list[Hits]:
+        started = time.monotonic()
         answers: dict[int, Hits] = {}
         tried: list[list[str]] = [[] for _ in range(n)]
         running: dict[asyncio.Future[Hits], tuple[int, str]] = {}
@@ -277,7 +280,7 @@ class Answers:
         for number in range(n):
             start(number)
         while len(answers) < n:
-            timeout = LATE_S if 2 * len(answers) >= n else SLOW_S
+            timeout = max(LATE_S, time.monotonic() - started) if answers else SLOW_S
             done, late = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             for call in done:
                 number, worker = running.pop(call)
