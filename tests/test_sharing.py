@@ -14,6 +14,7 @@ from forked import Forked
 from lookalike import Collection, cli
 from lookalike.errors import DamagedError, FullError, InputError, ReadOnlyError, StoreError
 from lookalike.store.directory import Store
+from lookalike.store.sharing import check_shared
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -215,6 +216,18 @@ def test_a_resumed_command_copies_a_file_again_if_its_copy_differs(where, folder
         assert collection.share(folder).skipped == len(copies) - 1 == 3
     assert state(where) == expected
     assert not list(folder.glob("vectors/old.npy")) + list(folder.glob("vectors/.*"))
+
+
+def test_a_folder_that_is_missing_after_a_kill_is_restored_by_the_next_process_that_can_write(photos, folder):
+    expected, path = state(photos.path), photos.path
+    (path / "vectors").unlink()
+    shutil.copytree(folder / "vectors", path / "vectors.local")
+    with pytest.raises(StoreError, match=f"Resume it: lookalike cluster share {folder}"):
+        check_shared(path)  # all that a process without permission can do
+    assert state(path) == expected
+    assert not (path / "vectors.local").exists()
+    assert photos.share(folder).skipped > 0
+    assert state(path) == expected
 
 
 def test_a_copy_that_differs_is_never_used(where, folder, monkeypatch):

@@ -13,6 +13,7 @@ complete, and the next process renames that back (`restore_folders`). Either com
 import json
 import os
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ def check_shared(path: Path) -> None:
     if missing := find_moving(path):
         raise StoreError(
             f"{path / missing[0]} is missing, because a command was interrupted. Resume it:"
-            f" lookalike cluster share {own.folder}, or: lookalike cluster unshare"
+            f" lookalike cluster share {shlex.quote(own.folder)}, or: lookalike cluster unshare"
         )
     for folder in links:
         if _target(path / folder) != os.path.join(own.folder, folder):
@@ -258,7 +259,7 @@ def _check_not_a_copy(path: Path, marker: _Marker) -> None:
 
 
 def _start(path: Path, folder: Path) -> _Marker:
-    """Check the directory to share into, write the markers if they do not exist, and return them."""
+    """Check the directory to share into, write both markers, and return their content."""
     own = _read_marker(path)
     links = [name for name in FOLDERS if (path / name).is_symlink()]
     if own is None and links:
@@ -272,8 +273,8 @@ def _start(path: Path, folder: Path) -> _Marker:
             folder = Path(own.folder)
         elif links or _belongs(Path(own.folder), own):
             raise InputError(
-                f"Sharing in {own.folder} was interrupted. Resume it: lookalike cluster share {own.folder}, or undo it:"
-                " lookalike cluster unshare"
+                f"Sharing in {own.folder} was interrupted. Resume it: lookalike cluster share"
+                f" {shlex.quote(own.folder)}, or undo it: lookalike cluster unshare"
             )
         else:  # killed before anything was copied
             own = None
@@ -285,7 +286,7 @@ def _start(path: Path, folder: Path) -> _Marker:
             make_folder(folder)
         _write_marker(folder, marker)
     except BaseException as error:
-        if own is None:
+        if own is None and not _belongs(folder, marker):
             _remove_marker(path)
         if isinstance(error, ReadOnlyError):
             raise ReadOnlyError(f"{error} Choose a directory that you can write to.") from None
