@@ -1,7 +1,7 @@
 """Inject faults at every call by which the store changes files: I/O errors, full disks, crashes and power cuts.
 
 `Calls` numbers the calls of this process that change files below a folder: `open`, `write`, `fsync`, `rename`,
-`unlink`, `mkdir`, and SQL statements that write. Python cannot intercept the calls that SQLite itself makes.
+`unlink`, `mkdir`, `symlink`, and SQL statements that write. Python cannot intercept the calls that SQLite itself makes.
 `run_points` runs a verb of a collection once per call, with a fault at that call, and checks the remaining files.
 The test suite runs a sample of the points (`test_faults.py`), `benchmarks/fault_injection.py` all of them.
 """
@@ -71,6 +71,7 @@ class Calls:
             patched(os, name, self._by_path)
         for name in ("fsync", "fdatasync", "write", "pwrite", "ftruncate", "sendfile"):
             patched(os, name, self._by_descriptor)
+        patched(os, "symlink", self._symlink)
         patched(os, "open", self._os_open)
         for module in (io, builtins):
             patched(module, "open", self._open)
@@ -120,6 +121,15 @@ class Calls:
             if self._disk:
                 self._disk.follow(verb, where)
             return found
+
+        return call
+
+    def _symlink(self, real: Any) -> Any:
+        def call(target: Any, link: Any, *rest: Any, **options: Any) -> Any:
+            where = self._inside(link)
+            if where is None:
+                return real(target, link, *rest, **options)
+            return self.make("symlink", where, lambda: real(target, link, *rest, **options))
 
         return call
 

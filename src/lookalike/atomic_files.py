@@ -1,7 +1,7 @@
-"""Atomic writes that survive a power cut, file locks, and file system errors.
+"""Atomic writes that survive a power cut, verified copies, file locks, and file system errors.
 
-`atomic_write` writes a file under a temporary name, syncs it to disk and renames it. `file_errors` turns errors of the
-operating system into those of `lookalike.errors`, such as FullError for a full disk.
+`atomic_write` writes a file under a temporary name, syncs it to disk and renames it. `copy_verified` reads a copy back.
+`file_errors` turns errors of the operating system into those of `lookalike.errors`, such as FullError for a full disk.
 """
 
 import errno
@@ -10,13 +10,18 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
+from typing import BinaryIO
 
 from lookalike.errors import FullError, ReadOnlyError, StoreError
 
 FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Error numbers of a full disk or an exhausted quota."""
+
+DIGEST_BYTES = 32
+CHUNK_BYTES = 2**20
 
 
 @contextmanager
@@ -67,6 +72,47 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def copy_verified(
+    stream: BinaryIO, source: Path, target: Path, *, digest: str | None = None, mode: int = 0o666
+) -> None:
+    """Copy an open file and its modification time to the new file `target`, read it back and compare the digests.
+
+    `digest` is that of the source, if it is known. `mode` are the permissions before the umask.
+    """
+    read, stat = blake2b(digest_size=DIGEST_BYTES), os.fstat(stream.fileno())
+    with open(target, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as out:
+        for chunk in _chunks(stream, source):
+            read.update(chunk)
+            out.write(chunk)
+        out.flush()
+        os.utime(out.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        os.fsync(out.fileno())
+        with suppress(AttributeError):  # if the system supports it, read back from the disk and not from the cache
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if digest not in (None, read.hexdigest()):
+        raise StoreError(f"{source} changed while it was copied. Try again.")
+    with target.open("rb") as written:
+        if digest_stream(written, target) != read.hexdigest():
+            raise StoreError(f"{target} differs from the data that was written. Check the disk, or use another one.")
+
+
+def digest_stream(stream: BinaryIO, path: Path) -> str:
+    """Return the digest of an open file; `path` is for errors."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for chunk in _chunks(stream, path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+    while True:
+        with file_errors(path):
+            chunk = stream.read(CHUNK_BYTES)
+        if not chunk:
+            return
+        yield chunk
 
 
 def damaged_name(file: Path) -> Path:

@@ -2,9 +2,9 @@
 
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `search` (search, explain),
 `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map, export),
-`plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `serve` (serve, token), `demo`,
-`bench`. `options` has the options that commands share, `output` the functions that print, and `lazy` delays imports
-that `lookalike --help` does not need. `run` prints every error as one line.
+`plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `cluster`, `serve` (serve, token),
+`demo`, `bench`. `options` has the options that commands share, `output` the functions that print, and `lazy` delays
+imports that `lookalike --help` does not need. `run` prints every error as one line.
 """
 
 import io
@@ -20,6 +20,7 @@ import lookalike
 from lookalike.cli import (
     add,
     classes,
+    cluster,
     demo,
     duplicates,
     feedback,
@@ -147,6 +148,7 @@ for _verb in (overview.items, overview.stats, search.explain, overview.export):
     app.command()(_verb)
 for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, maintenance.restore, maintenance.compact):
     app.command()(_verb)
+app.add_typer(cluster.app)
 for _verb in (add.label, plan.plan, serve.serve, plan.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(serve.app)

@@ -33,6 +33,7 @@ from .reexports import Limits as Limits
 from .reexports import Order as Order
 from .reexports import Prediction as Prediction
 from .reexports import ReadPool as ReadPool
+from .reexports import ShareReport as ShareReport
 from .reexports import StoredPrediction as StoredPrediction
 from .reexports import Summary as Summary
 from .reexports import check_target as check_target

@@ -47,6 +47,7 @@ from lookalike.store.classes import StoredPrediction
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.sessions import Summary
+from lookalike.store.sharing import ShareReport, share, unshare
 from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
 
 
@@ -588,6 +589,19 @@ class Collection:
     def restore(backup: str | Path, target: str | Path, progress: Progress | None = None) -> BackupReport:
         """Create a new collection at `target` from a backup; every file is compared with its digest."""
         return restore(Path(absolute(backup)), Path(absolute(target)), progress or silent)
+
+    def share(self, folder: str | Path, progress: Progress | None = None) -> ShareReport:
+        """Move vectors, models and indexes to a directory on a shared file system, where other machines can read them.
+
+        Every copy is read back before the original is removed. After an interruption, the same call resumes.
+        """
+        with self._store.writer(self.wait_s):
+            return share(self._store, Path(absolute(folder)), progress or silent)
+
+    def unshare(self, progress: Progress | None = None) -> ShareReport:
+        """Move vectors, models and indexes back from the shared file system. Every copy is read back."""
+        with self._store.writer(self.wait_s):
+            return unshare(self._store, progress or silent)
 
     def export(
         self,

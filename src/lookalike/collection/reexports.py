@@ -22,5 +22,6 @@ from lookalike.store.jobs import JobLedger as JobLedger
 from lookalike.store.jobs import verify_jobs as verify_jobs
 from lookalike.store.repair import repair_jobs as repair_jobs
 from lookalike.store.sessions import Summary as Summary
+from lookalike.store.sharing import ShareReport as ShareReport
 from lookalike.types import format_id as format_id
 from lookalike.types import parse_id as parse_id

@@ -15,6 +15,7 @@
     database      SQLite connections, transactions and errors
     backup        verified backups, created while other processes write
     repair        repair of damaged databases
+    sharing       vectors, models and indexes on a shared file system
 
 The store handles arrays, ids and JSON. It does not know what vectors mean or how they are searched.
 """

@@ -33,6 +33,10 @@ from .sessions import Event as Event
 from .sessions import ExternalExample as ExternalExample
 from .sessions import Sessions as Sessions
 from .sessions import Summary as Summary
+from .sharing import ShareReport as ShareReport
+from .sharing import check_shared as check_shared
+from .sharing import share as share
+from .sharing import unshare as unshare
 from .vectors import Pending as Pending
 from .vectors import StoredSpace as StoredSpace
 from .vectors import VectorStore as VectorStore

@@ -24,23 +24,32 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 import lookalike
-from lookalike.atomic_files import atomic_write, file_errors, remove_unfinished, sync_folder, try_lock, write_errors
+from lookalike.atomic_files import (
+    DIGEST_BYTES,
+    atomic_write,
+    copy_verified,
+    digest_stream,
+    file_errors,
+    remove_unfinished,
+    sync_folder,
+    try_lock,
+    write_errors,
+)
 from lookalike.errors import DamagedError, InputError, LockedError, NewerFormatError, NoCollectionError, StoreError
 from lookalike.store import npy_files
 from lookalike.store.database import Database, database_errors, read_version
-from lookalike.store.directory import FOLDERS, MANIFEST
+from lookalike.store.directory import MANIFEST
 from lookalike.store.items import Items
 from lookalike.store.jobs import verify_jobs
 from lookalike.store.schema import CATALOGUE, DATABASES, JOBS, JOBS_FILE, add_functions
 from lookalike.store.segments import ListedSegment, list_segments, open_block
+from lookalike.store.sharing import FOLDERS, check_shared
 from lookalike.types import Progress, silent
 
 FORMAT = 1
-DIGEST_BYTES = 32
-CHUNK_BYTES = 2**20
 TRIES = 20
 """Maximum number of times that the catalogue is copied if other processes merge files in the meantime."""
 
@@ -155,8 +164,9 @@ def make_backup(source: Path, target: Path, progress: Progress = silent) -> Back
 
 def check_target(source: Path, target: Path) -> None:
     """Raise InputError if the collection at `source` cannot be backed up to the directory `target`."""
-    inner, outer = target.resolve(), source.resolve()
-    if inner.is_relative_to(outer) or outer.is_relative_to(inner):
+    inner = target.resolve()
+    places = [source.resolve(), *((source / folder).resolve() for folder in FOLDERS)]  # the folders may be shared
+    if any(inner.is_relative_to(outer) or outer.is_relative_to(inner) for outer in places):
         raise InputError(
             f"A backup cannot be inside its collection or contain it. Got {target} for the collection {source}."
             " Choose another directory."
@@ -289,6 +299,7 @@ class _BackupRun:
                 self._progress("backing up", done, len(steps))
                 step()
         except FileNotFoundError as error:
+            check_shared(self._source)
             if _version_of(self._source / "catalogue.sqlite") == version:
                 raise _damaged(f"{error.filename} is missing.") from None
             return False
@@ -377,11 +388,11 @@ class _BackupRun:
     def _store_content(self, name: str, source: Path, key: str = "") -> None:
         """Read a file, and copy it if its content is not yet in the backup."""
         with source.open("rb") as stream:
-            entry = Entry(os.fstat(stream.fileno()).st_size, _digest(stream, source), key)
+            entry = Entry(os.fstat(stream.fileno()).st_size, digest_stream(stream, source), key)
             if not self._has(entry):
                 stream.seek(0)
                 with atomic_write(_stored(self._target, entry.digest)) as part:
-                    _copy(stream, source, part, entry.digest, _mode(name))
+                    copy_verified(stream, source, part, digest=entry.digest, mode=_mode(name))
                 self._sound.add(entry.digest)
                 self.copied.add(name)
         self.entries[name] = entry
@@ -445,7 +456,7 @@ def _is_sound(stored: Path, entry: Entry) -> bool:
     """Whether a stored file has the size and digest of its entry."""
     try:
         with stored.open("rb") as stream:
-            return os.fstat(stream.fileno()).st_size == entry.bytes and _digest(stream, stored) == entry.digest
+            return os.fstat(stream.fileno()).st_size == entry.bytes and digest_stream(stream, stored) == entry.digest
     except FileNotFoundError:
         return False
 
@@ -513,7 +524,7 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
         assert stored is not None, "the manifest lists it"
         with write_errors(part / name), stored.open("rb") as stream:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
-            _copy(stream, stored, part / name, entry.digest, _mode(name))
+            copy_verified(stream, stored, part / name, digest=entry.digest, mode=_mode(name))
     progress("restoring", len(found.entries), len(found.entries))
     # Paths inside the collection, such as those of uploads, must refer to its new location.
     with closing(Database(part / "catalogue.sqlite", CATALOGUE)) as database, database.transaction():
@@ -523,42 +534,6 @@ def _restore(found: Backup, part: Path, target: Path, progress: Progress) -> Non
             sync_folder(Path(folder))
         part.rename(target)
         sync_folder(target.parent)
-
-
-def _copy(stream: BinaryIO, source: Path, target: Path, digest: str, mode: int) -> None:
-    """Copy an open file and its modification time to the new file `target`, read it back and check its digest."""
-    read, stat = blake2b(digest_size=DIGEST_BYTES), os.fstat(stream.fileno())
-    with open(target, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as out:
-        for chunk in _chunks(stream, source):
-            read.update(chunk)
-            out.write(chunk)
-        out.flush()
-        os.utime(out.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        os.fsync(out.fileno())
-        with suppress(AttributeError):  # if the system supports it, read back from the disk and not from the cache
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if read.hexdigest() != digest:
-        raise StoreError(f"{source} changed while it was copied. Try again.")
-    with target.open("rb") as written:
-        if _digest(written, target) != digest:
-            raise StoreError(f"{target} differs from the data that was written. Check the disk, or use another one.")
-
-
-def _digest(stream: BinaryIO, path: Path) -> str:
-    """Return the digest of an open file."""
-    digest = blake2b(digest_size=DIGEST_BYTES)
-    for chunk in _chunks(stream, path):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
-    while True:
-        with file_errors(path):
-            chunk = stream.read(CHUNK_BYTES)
-        if not chunk:
-            return
-        yield chunk
 
 
 def _empty(folder: Path) -> None:

@@ -6,6 +6,8 @@
     reserve             disk space that is freed if the disk is full and pictures are removed
     access.json, jobs.sqlite, jobs.lock, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
 
+The folders vectors/, models/ and indexes/ can be links to a shared file system (`store.sharing`).
+
 A file that the catalogue does not list is not part of the collection. Files left by a killed writer are removed when
 the next writer gets the lock.
 """
@@ -38,11 +40,11 @@ from lookalike.store.derived import FOLDER, Derived
 from lookalike.store.items import Items
 from lookalike.store.judgements import Judgements
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS
+from lookalike.store.sharing import FOLDERS, check_shared, find_moving, record_collection, restore_folders
 from lookalike.store.vectors import VectorStore
 
 T = TypeVar("T")
 
-FOLDERS = ("vectors", "models", "indexes")
 MANIFEST = "backup.json"
 """A directory with this file is a backup (see `store.backup`)."""
 
@@ -78,6 +80,10 @@ class Store:
         self._owner: int | None = None
         self._lock_file = -1
         self._reserve = self.path / "reserve"
+        if find_moving(self.path):
+            with suppress(StoreError), writer_lock(self.path, CREATE_WAIT_S):  # fails if read-only
+                restore_folders(self.path)
+        check_shared(self.path)
         catalogue = self.path / "catalogue.sqlite"
         if not catalogue.exists():
             self._check_absent(create)
@@ -212,12 +218,14 @@ class Store:
         return self.path / FOLDER / "classes.npz"
 
     def bytes(self) -> int:
-        """Return the size of the directory in bytes."""
+        """Return the size of the directory in bytes, including shared folders."""
         total = 0
-        for folder, _, names in os.walk(self.path):
-            for name in names:
-                with suppress(FileNotFoundError):  # a merge has removed it in the meantime
-                    total += Path(folder, name).lstat().st_size
+        links = [self.path / folder for folder in FOLDERS if (self.path / folder).is_symlink()]
+        for top in (self.path, *links):  # inside a folder, links are not followed
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    with suppress(FileNotFoundError):  # a merge has removed it in the meantime
+                        total += Path(folder, name).lstat().st_size
         return total
 
     def databases(self) -> dict[str, Database]:
@@ -302,6 +310,8 @@ class Store:
     def _record_home(self) -> None:
         """Record the directory of the collection, which may have been moved or copied."""
         if self.items.home() != self._home:
+            with suppress(StoreError):
+                record_collection(self.path)
             with suppress(FullError), self.transaction():  # the next writer tries again
                 self.items.set_home(self._home)
 
@@ -311,6 +321,8 @@ class Store:
         This starts with a transaction, because before it a failed commit could take effect after a crash and refer to
         these files.
         """
+        restore_folders(self.path)
+        check_shared(self.path)
         self._catalogue.check_not_replaced()
         check_not_empty(self._catalogue.path)
         with file_errors(self.path):

@@ -39,6 +39,7 @@ from lookalike.store.segments import (
     read_stamps,
     split_rows,
 )
+from lookalike.store.sharing import check_shared, find_moving
 from lookalike.types import Ids, Progress
 
 log = logging.getLogger("lookalike.store")
@@ -236,8 +237,10 @@ class VectorStore:
             if not listed:
                 self._space(space)  # raises if it does not exist
             blocks, unreadable = open_blocks(self._file(""), listed, before)
-            if unreadable and self.version() != now:
-                continue  # another process has merged them in the meantime
+            if unreadable and (self.version() != now or find_moving(self._path)):
+                continue  # another process has merged or moved them in the meantime
+            if unreadable:
+                check_shared(self._path)
             for segment, problem in unreadable.items():
                 if segment not in self._unreadable:
                     log.warning("%s Its pictures are missing from '%s'. Run: lookalike repair", problem, space)
@@ -402,7 +405,10 @@ class VectorStore:
                 (dim,) = db.execute("SELECT dim FROM spaces WHERE name = ?", [space]).fetchone()
                 items = read_ids(db, "SELECT id FROM items")
             blocks, unreadable = open_blocks(self._file(""), listed, {})
-            if not unreadable or self.version() == version:
+            if not unreadable:
+                break
+            if self.version() == version and not find_moving(self._path):
+                check_shared(self._path)
                 break
         faults = list(unreadable.values())
         faults += [f"vectors/{row.file} is quarantined: {(row.damage or '').rstrip('.')}." for row in quarantined]
