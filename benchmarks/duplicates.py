@@ -1,17 +1,21 @@
 """Precision and recall of the tiers "same" and "edited": copies must be found, similar photos must not.
 
     python benchmarks/duplicates.py --data DIR [--set ukbench2000|corel1k|corel5k] [--part first|second|all]
-                                    [--originals 200] [--k 4] [--workers 1] [--json]
+                                    [--originals 200] [--k 4] [--graph] [--workers 1] [--json]
 
 Copies are some pictures, altered in each of the ways below. The pictures and the copies of one alteration are grouped
 as in a collection, in the space `thing`, fitted on the pictures. `near` is the fraction of copies that are candidates:
 their distance to the original is at most SAME_RADIUS times the median distance between pictures. `same` is the
 fraction of copies in a group of the tier "same" with their original, `edited` the fraction in a group of either tier.
 `false` is the number of groups of the tier "edited" that contain a copy and a picture that is not its original.
+With `--graph`, `graph` is like `same`, but with the candidates of a collection above EXACT_MAX: pictures linked in a
+neighbour graph that has as many cells as the graph of EXACT_MAX pictures. `one link` follows one link instead of
+MAX_LINKS, because MAX_LINKS reach most pictures of a small set.
 
 Look-alikes are every picture with its k nearest neighbours. Precision assumes one copy per picture: found copies /
-(found copies + confirmed look-alikes), for the mean of `same` over WAYS. The last lines are the groups of the tier
-"edited" among the pictures themselves.
+(found copies + confirmed look-alikes), for the mean of `same` over WAYS. Precision of edits also assumes one copy per
+picture: found copies / (found copies + false groups), for the means of `edited` and `false` over EDITS. All groups of
+the tier "edited" among the pictures themselves count as false; the last lines list them, to be checked by eye.
 """
 
 import argparse
@@ -21,7 +25,9 @@ import math
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -29,6 +35,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from lookalike.arrays import unit_rows
+from lookalike.collection import duplicates
 from lookalike.collection.duplicates import (
     SAME_RADIUS,
     Near,
@@ -39,6 +46,7 @@ from lookalike.collection.duplicates import (
 )
 from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.same_photo import SAME, difference, shrink
+from lookalike.index import neighbours
 from lookalike.registry import create
 from lookalike.types import Feature, Ids, Pixels, Vectors, crop
 
@@ -57,6 +65,7 @@ def main() -> None:
     parser.add_argument("--part", choices=["first", "second", "all"], default="all")
     parser.add_argument("--originals", type=int, default=200)
     parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--graph", action="store_true", help="Also use candidates from the neighbour graph.")
     parser.add_argument("--workers", type=int, default=1, help="Processes that read pictures; 1 by default.")
     parser.add_argument("--json", action="store_true", help="Print one JSON object per line.")
     options = parser.parse_args()
@@ -72,7 +81,7 @@ def main() -> None:
     distances = 2 - 2 * X @ X.T  # (n, n), squared distances of unit rows
     near = SAME_RADIUS * np.median(distances[np.triu_indices(len(X), 1)])
     chosen = np.random.default_rng(0).choice(len(pictures), min(options.originals, len(pictures)), replace=False)
-    shares: dict[str, list[float]] = {"same": [], "edited": []}
+    shares: dict[str, list[float]] = {"same": [], "edited": [], "false": []}
     with tempfile.TemporaryDirectory() as folder:
         together = Grouping(Path(folder), pictures, X, options.workers)
         for name, alter in (WAYS | EDITS).items():
@@ -83,10 +92,17 @@ def main() -> None:
             edited = together.group("edited", copies, Z, chosen)
             found = [is_with_original(groups, chosen, len(pictures)) for groups in (same, edited)]
             row = {"way": name, "near": float(candidate.mean()), "same": float(found[0].mean())}
+            if options.graph:
+                for column, links in (("graph", duplicates.MAX_LINKS), ("one link", 1)):
+                    with small_graph(len(pictures), links):
+                        linked = together.group("same", copies, Z, chosen)
+                    row[column] = float(is_with_original(linked, chosen, len(pictures)).mean())
             row |= {"edited": float((found[0] | found[1]).mean()), "false": count_false(edited, chosen, len(pictures))}
             print_row(row, options.json)
             tier = "same" if name in WAYS else "edited"
             shares[tier].append(row[tier])
+            if name in EDITS:
+                shares["false"].append(row["false"] / len(chosen))
         alone = together.group("edited", [], X[:0], np.arange(len(pictures)))
     recall, small = float(np.mean(shares["same"])), [shrink(picture) for picture in pictures]
     np.fill_diagonal(distances, np.inf)
@@ -97,7 +113,10 @@ def main() -> None:
     wrong = int((close & (apart <= SAME)).sum())
     row = {"look-alikes": len(pairs), "near": float(close.mean()), "confirmed": wrong, "least": float(apart.min())}
     row |= {"recall": recall, "precision": recall * len(pictures) / (recall * len(pictures) + wrong)}
-    print_row(row | {"recall of edits": float(np.mean(shares["edited"]))}, options.json)
+    found_edits, false_edits = (len(pictures) * float(np.mean(shares[column])) for column in ("edited", "false"))
+    row |= {"recall of edits": found_edits / len(pictures)}
+    row |= {"precision of edits": found_edits / max(1e-9, found_edits + false_edits + len(alone))}
+    print_row(row, options.json)
     worst = np.argsort(apart)[:5].tolist()
     print_row({"most alike": str([(*pairs[i], round(float(apart[i]), 3)) for i in worst])}, options.json)
     print_row({"edited groups without copies": len(alone)}, options.json)
@@ -173,6 +192,17 @@ class Grouping:
         path = self._folder / f"{item}.png"
         path.write_bytes(stream.getvalue())
         return item, str(path)
+
+
+@contextmanager
+def small_graph(n: int, links: int) -> Iterator[None]:
+    """Use the neighbour graph for n pictures, with as many cells as EXACT_MAX pictures have, and follow some links."""
+    cell_rows = max(1, n * neighbours.CELL_ROWS // neighbours.EXACT_MAX)
+    with (
+        patch.multiple(neighbours, EXACT_MAX=0, CELL_ROWS=cell_rows),
+        patch.multiple(duplicates, EXACT_MAX=0, MAX_LINKS=links),
+    ):
+        yield
 
 
 def is_with_original(groups: list[list[int]], chosen: Ids, n: int) -> NDArray[np.bool_]:
