@@ -5,9 +5,9 @@
 
 `overhead` searches random rows: once in this process and once on the workers, alternately; medians. `empty` is a search
 of so few rows that only messages count. `round` is a round of feedback with 20 marks. `add` adds a folder of pictures
-(by default 600 drawn ones) with 1, 2, … workers; `share` is the throughput as a share of what the cores allow, which is
-the throughput of one worker times the smaller of workers and cores. `kills` kills a random worker before each search
-and counts the answers that differ from those of one process.
+(by default 600 synthetic ones) with 1, 2 and more workers; `share` is the throughput as a share of what the cores
+allow, which is the throughput of one worker times the smaller of workers and cores. `kills` kills a random worker
+before each search and counts the answers that differ from those of one process.
 """
 
 import argparse

@@ -4,15 +4,17 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
 
-from lookalike import Collection, Filter
+from lookalike import Collection, Filter, cli
 from lookalike.cluster import Cluster, connection, describing, processes, shards
 from lookalike.collection.chain import Prepare
 from lookalike.errors import ClusterError, InputError
@@ -315,3 +317,85 @@ def test_a_missing_scheduler_and_a_cluster_without_workers_are_clear_errors(monk
         pytest.raises(ClusterError, match=r"has no workers\. Start some: lookalike cluster worker"),
     ):
         Cluster(address)
+
+
+@contextmanager
+def command(*words):
+    """Run a command of the command line in another process; yield the process."""
+    script = "import sys; from lookalike.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.stdout.close()
+
+
+def read_line(process, beginning):
+    """Read the output of a process up to a line; return the rest of that line."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(beginning):
+            return line.removeprefix(beginning).strip()
+    raise AssertionError(f"the process ended: {lines}")
+
+
+def test_the_command_line_starts_a_cluster_and_shows_its_state(capsys, monkeypatch, made, tmp_path):
+    with command("cluster", "start", "--workers", 1, "--port", 0) as scheduler:
+        address = read_line(scheduler, "The cluster is at ")
+        assert cli.run(["cluster", "status", address]) == 0
+        assert "tcp://127.0.0.1:" in capsys.readouterr().out
+        path = shutil.copytree(made, tmp_path / "collection")
+        monkeypatch.setattr(connection, "HERE_MAX", 50)
+        words = ["-c", str(path), "search", f"{3:016x}", "-k", "40", "--json"]
+        assert cli.run(["--cluster", address, *words]) == 0
+        answer = capsys.readouterr().out
+        assert cli.run(words) == 0
+        assert capsys.readouterr().out == answer
+        monkeypatch.setenv("LOOKALIKE_CLUSTER", address)
+        assert cli.run(["cluster", "status", "--json"]) == 0
+        assert '"rows": 3000' in capsys.readouterr().out  # the worker has opened the shard
+    assert scheduler.returncode == 0
+    assert cli.run(["cluster", "status", address]) == 2
+    assert "To start a cluster, run: lookalike cluster start" in capsys.readouterr().err
+
+
+def test_workers_and_the_connection_survive_a_killed_scheduler(made, monkeypatch, tmp_path):
+    monkeypatch.setattr(connection, "HERE_MAX", 50)
+    monkeypatch.setattr(connection, "REFRESH_S", 0.05)
+    path = shutil.copytree(made, tmp_path / "collection")
+    with ExitStack() as stack:
+        first = stack.enter_context(command("cluster", "start", "--workers", 0, "--port", 0))
+        address = read_line(first, "The cluster is at ")
+        worker = stack.enter_context(command("cluster", "worker", address, "--workers", 1))
+        read_line(worker, "1 worker joined")
+        here, cluster = stack.enter_context(Collection(path)), stack.enter_context(Cluster(address))
+        there = stack.enter_context(Collection(path, cluster=cluster))
+        expected = found(here.search(0, k=60))
+        assert found(there.search(0, k=60)) == expected
+        first.kill()
+        assert [found(there.search(0, k=60)) for _ in range(3)] == [expected] * 3
+        port = address.rpartition(":")[2]
+        second = stack.enter_context(command("cluster", "start", "--workers", 0, "--port", port))
+        read_line(second, "The cluster is at ")
+        read_line(worker, "1 worker joined")
+        until(lambda: cluster._readers())
+        assert found(there.search(0, k=60)) == expected
+
+
+def test_an_add_whose_process_was_killed_is_completed_by_the_next(address, cluster, pictures, added, tmp_path):
+    path, recipe = tmp_path / "c", "small = color() | pca(dim=8)"
+    with command("--cluster", address, "-c", path, "add", pictures, "--recipe", recipe) as head:
+        until(lambda: (path / "catalogue.sqlite").exists())
+        head.kill()
+    with Collection(path, create=True, cluster=cluster) as collection:
+        collection.add(pictures, recipes=[recipe])
+        collection.fit("small")
+    assert state(path) == state(added)

@@ -9,6 +9,13 @@ Workers store nothing. They read pictures and stored rows, and return vectors an
 the collection writes.
 """
 
+from importlib.util import find_spec
+
 import lazy_loader
+
+from lookalike.errors import MissingError
+
+if find_spec("distributed") is None:
+    raise MissingError("A cluster needs dask.distributed. Run: pip install 'lookalike[cluster]'")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

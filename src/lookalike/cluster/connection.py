@@ -8,21 +8,17 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
+from distributed import Client, Future, Security
+from distributed.scheduler import KilledWorker
+
+from lookalike.cluster.describing import ClusterPool
+from lookalike.cluster.shards import HERE_MAX, Answers, ShardedIndex, ShardReader
 from lookalike.collection import PicturePool
 from lookalike.collection.chain import Prepare
-from lookalike.errors import ClusterError, InputError, MissingError
+from lookalike.errors import ClusterError, InputError
 from lookalike.index.exact import ExactIndex
 from lookalike.store.segments import Block
 from lookalike.types import Searchable
-
-try:
-    from distributed import Client, Future, Security
-    from distributed.scheduler import KilledWorker
-
-    from lookalike.cluster.describing import ClusterPool
-    from lookalike.cluster.shards import HERE_MAX, Answers, ShardedIndex, ShardReader
-except ImportError as error:
-    raise MissingError(f"A cluster needs dask.distributed ({error}). Run: pip install 'lookalike[cluster]'") from None
 
 T = TypeVar("T")
 Result = TypeVar("Result")
@@ -83,7 +79,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Disconnect; the workers go on running."""
+        """Disconnect; the workers keep running."""
         self._client.close(timeout=CONNECT_S)
 
     def workers(self) -> list[str]:
@@ -135,7 +131,7 @@ class Cluster:
                 return
             self._known_at = time.monotonic()
             if self._client.status == "closed":
-                with suppress(ClusterError):  # as long as there is no scheduler, searches run here
+                with suppress(ClusterError):  # without a scheduler, searches run here
                     self._client = connect(self.address, self._security)
                 self._actors.clear()
             if self._client.status != "running":
@@ -147,7 +143,7 @@ class Cluster:
             self._actors = {worker: actor for worker, actor in self._actors.items() if worker in present}
             for worker in present:
                 if worker not in self._actors:
-                    # If the worker dies, dask may create the actor elsewhere; else, calls to it would wait for ever.
+                    # If the worker dies, dask may create the actor elsewhere; else, calls to it would never return.
                     self._actors[worker] = self._client.submit(
                         ShardReader, actor=True, workers=[worker], allow_other_workers=True, pure=False
                     )
