@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from lookalike.errors import (
+    ClusterError,
     DamagedError,
     FormatError,
     FullError,
@@ -46,6 +47,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     DamagedError: (500, "damaged"),
     StoreError: (500, "damaged"),
     MissingError: (501, "missing"),
+    ClusterError: (503, "busy"),
     SourceError: (422, "input"),
     ImageError: (422, "input"),
     NoItemError: (404, "missing"),
