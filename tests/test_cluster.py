@@ -16,6 +16,7 @@ import pytest
 
 from lookalike import Collection, Filter, cli
 from lookalike.cluster import Cluster, connection, describing, processes, shards
+from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
 from lookalike.errors import ClusterError, InputError
 from lookalike.images.sources import Entry, walk
@@ -270,6 +271,18 @@ def test_workers_killed_during_an_add_lose_nothing(pictures, added, cluster, tmp
         collection.fit("small")
     assert state(tmp_path / "c") == state(added)
     until(lambda: len(cluster._readers()) == WORKERS)
+
+
+def test_files_are_classified_on_the_workers(pictures, added, cluster, tmp_path, monkeypatch):
+    path = shutil.copytree(added, tmp_path / "collection")
+    with Collection(path) as here, Collection(path, cluster=cluster) as there:
+        for kind in ("fish", "house"):
+            here.classes.add(kind, sorted((pictures / kind).iterdir())[:3])
+        copies = shutil.copytree(pictures, tmp_path / "copies")
+        expected = here.classify(copies)
+        monkeypatch.setattr(resolve, "MANY_FILES", 1)
+        monkeypatch.setattr(resolve, "_read_file", None)  # nothing is read here
+        assert there.classify(copies) == expected
 
 
 def test_a_worker_that_cannot_write_files_still_works(both, cluster, pictures, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lookalike import Collection
+from lookalike.collection import resolve
 from lookalike.errors import ImageError, InputError, StoreError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.store.database import Database
@@ -86,6 +87,19 @@ def test_unreadable_pictures_are_reported_or_raise_an_error(with_classes, pictur
         with_classes.classify(tmp_path / "bad.jpg")
     with pytest.raises(InputError, match="NaN"):
         with_classes.classify(np.full(with_classes.vectors()[1].shape[1], np.nan, np.float32))
+
+
+def test_many_files_are_read_in_other_processes_with_the_same_predictions(with_classes, pictures, more, monkeypatch):
+    (more / "text.jpg").write_bytes(b"no picture")
+    examples = [more, pictures / "fish", 12, with_classes.vectors()[1][0]]
+    skipped, expected_skips = {}, {}
+    expected = with_classes.classify(examples, on_skip=expected_skips.__setitem__)
+    monkeypatch.setattr(resolve, "MANY_FILES", 4)
+    assert with_classes.classify(examples, on_skip=skipped.__setitem__) == expected
+    assert skipped == expected_skips
+    assert skipped[str(more / "text.jpg")] == "it is text, not an image"
+    with pytest.raises(ImageError, match=r"text\.jpg"):
+        with_classes.classify(more)
 
 
 def test_the_reasons_for_skipped_pictures_do_not_name_them(with_classes, tmp_path):

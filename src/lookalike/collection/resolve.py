@@ -7,6 +7,7 @@ looked up; for other pictures, they are computed.
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -14,12 +15,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lookalike.arrays import check_rows, to_numpy
-from lookalike.collection.chain import DESCRIBE_BATCH
+from lookalike.collection.chain import DESCRIBE_BATCH, Prepare
 from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError, NoItemError, UnknownNameError
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import absolute, locate, matcher, relative_to, walk
+from lookalike.images.sources import Entry, absolute, locate, matcher, relative_to, walk
+from lookalike.images.workers import Read, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Items
 from lookalike.types import Box, Ids, Pixels, Progress, Vectors, check_box, crop, format_id, parse_id, silent
@@ -41,6 +43,9 @@ Example: TypeAlias = Picture | Crop
 
 MAX_ZOOM = 16
 """For a small crop, the picture is read at a larger size, at most by this factor."""
+
+MANY_FILES = 64
+"""With this many files, starting processes that read them is worth the time."""
 
 ITEMS_BATCH = 1_000
 """Items read from the catalogue per batch."""
@@ -237,6 +242,7 @@ def rows_of(
     resolved: list[tuple[Example, int | None]] = []
     rows: dict[int, Vectors] = {}  # by position
     images: dict[int, Pixels] = {}
+    files = _read_files(space, examples, progress)
 
     def describe() -> None:
         if images:
@@ -250,6 +256,14 @@ def rows_of(
         try:
             if is_vector(example):
                 rows[len(resolved)] = check_vector(example, index.dim)[0]
+            elif (outcome := files.get(number)) is not None:
+                if isinstance(outcome, Skip):
+                    raise UnreadableError(example, outcome.reason)
+                item = outcome.id
+                known = item in index
+                rows[len(resolved)] = (
+                    index.vectors(np.array([item]))[0] if known else space.to_rows(outcome.parts[0][None])[0]
+                )
             else:
                 item = item_of(store, example)
                 if item is not None and item in index:
@@ -268,6 +282,27 @@ def rows_of(
     progress("reading", len(examples), len(examples))
     X = np.stack([rows[i] for i in range(len(resolved))]) if resolved else np.empty((0, index.dim or 1), np.float32)
     return ExampleRows([example for example, _ in resolved], X, [item for _, item in resolved])
+
+
+def _read_files(space: Space, examples: Sequence[Example], progress: Progress) -> dict[int, Read | Skip]:
+    """Read files whose paths are not in the collection and extract the feature, by position; nothing for few files."""
+    entries: dict[str, Entry] = {}
+    positions: dict[int, str] = {}
+    for number, example in enumerate(examples):
+        if isinstance(example, str | Path):
+            with suppress(InputError):  # not a file
+                if _known_item(space.store, example) is None and (entry := locate(example)) is not None:
+                    entries[entry.path] = entry
+                    positions[number] = entry.path
+    if len(entries) < MANY_FILES:
+        return {}
+    found: dict[str, Read | Skip] = {}
+    prepare = Prepare([space.chain.feature])
+    with space.executor.describe_pool(prepare, space.read_side, None) as pool:
+        for outcome in pool.map(entries.values()):
+            found[outcome.entry.path] = outcome
+            progress("reading", len(found), len(entries))
+    return {number: found[path] for number, path in positions.items()}
 
 
 def read_item(store: Store, id_or_item: int | Item, limits: Limits = LIMITS) -> bytes:
