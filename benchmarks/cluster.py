@@ -1,11 +1,11 @@
 """A cluster on this machine against one process: overhead of a search and a round, speed-up of add, killed workers.
 
     python benchmarks/cluster.py [--cases overhead,add,kills] [--rows 200000] [--dim 256] [--workers 4]
-                                 [--pictures DIR] [--recipe deep-plain] [--kills 200] [--json]
+                                 [--pictures DIR | --per-kind 100] [--recipe deep-plain] [--kills 200] [--json]
 
 `overhead` searches random rows: once in this process and once on the workers, alternately; medians. `empty` is a search
 of so few rows that only messages count. `round` is a round of feedback with 20 marks. `add` adds a folder of pictures
-(by default 600 synthetic ones) with 1, 2 and more workers; `share` is the throughput as a share of what the cores
+(by default synthetic ones) with 1, 2, 4 and more workers; `share` is the throughput as a share of what the cores
 allow, which is the throughput of one worker times the smaller of workers and cores. `kills` kills a random worker
 before each search and counts the answers that differ from those of one process.
 """
@@ -42,6 +42,9 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--pictures")
+    parser.add_argument(
+        "--per-kind", type=int, default=100, help="Synthetic pictures of each kind, without --pictures."
+    )
     parser.add_argument("--recipe", default="deep-plain")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--json", action="store_true", help="Print one JSON object per line.")
@@ -129,14 +132,14 @@ def add(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the throughput of add with a growing number of workers."""
     pictures = Path(options.pictures or folder / "pictures")
     if options.pictures is None:
-        draw_folder(pictures, 100)
+        draw_folder(pictures, options.per_kind)
     first = 0.0
-    for workers in sorted({1, 2, options.workers}):
+    for workers in [2**i for i in range(options.workers.bit_length()) if 2**i <= options.workers]:
         with started(workers) as cluster, Collection(folder / f"added-{workers}", create=True, cluster=cluster) as made:
-            sample = next(path for path in sorted(pictures.iterdir()) if path.is_dir())
-            made.add(sample, recipes=[options.recipe])  # the workers load the network
+            some, *others = sorted(path for path in pictures.iterdir() if path.is_dir())
+            made.add(some, recipes=[options.recipe])  # the workers load the network
             start = time.perf_counter()
-            report = made.add(pictures)
+            report = made.add(*others)
             rate = report.added / (time.perf_counter() - start)
         first = first or rate
         yield {
