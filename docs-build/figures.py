@@ -1,5 +1,5 @@
-"""Plot tables of the documentation: learn.png, tsvm.png, dfk.png, classes.png and learning-curves.png in docs/.
-Part of `make gallery`.
+"""Plot tables of the documentation in docs/: learn.png, tsvm.png, dfk.png, retrieval.png, classes.png and
+learning-curves.png. Part of `make gallery`.
 
 The plots read the tables from the Markdown pages, so they always show the same numbers.
 """
@@ -42,14 +42,14 @@ def draw_curves(page: str, head: str, across: str, up: str, target: str) -> None
 
 
 def draw_bars(page: str, head: str, across: list[str], target: str) -> None:
-    """Plot the first columns of a table, one panel per column, with one bar and 95 % interval per row."""
+    """Plot the first columns of a table, one panel per column and one bar per row, with intervals if it has them."""
     _, rows = read_table(page, head)
     figure, panels = plt.subplots(1, len(across), figsize=(9.6, 4.2), layout="constrained")
     for column, (panel, label) in enumerate(zip(panels, across, strict=True)):
         for place, (name, cells) in enumerate(sorted(rows.items(), key=lambda row: row[1][column][0])):
-            value, low, high = cells[column][:3]
-            panel.barh(place, value, color=OURS if name == "dfk" else "#b9c6e2")
-            panel.plot([low, high], [place, place], color="#333333")
+            value, *interval = cells[column][:3]
+            panel.barh(place, value, color=OURS if name in ("dfk", "deep") else "#b9c6e2")
+            panel.plot(interval, [place] * len(interval), color="#333333")
             panel.text(0, place, f" {name}", va="center")
         panel.set(yticks=[], xlabel=label)
         panel.locator_params(axis="x", nbins=4)
@@ -106,6 +106,8 @@ def main() -> None:
     draw_open_set("classes.png")
     draw_learning_curves("learning-curves.png")
     draw_bars("dfk", "| method | `corel1k`, mAP@20", labels, "dfk.png")
+    labels = ["corel1k, mAP", "corel5k-split, mAP", "ukbench2000, 4·recall@4"]
+    draw_bars("experiments/features", "| recipe | corel1k, mAP", labels, "retrieval.png")
 
 
 if __name__ == "__main__":

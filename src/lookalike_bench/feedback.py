@@ -456,8 +456,8 @@ def load_set(name: str, folder: Path, progress: Progress = silent) -> LabelledVe
     return _SETS[folder, name]
 
 
-def _corel(recipe: str) -> Callable[[Path, Progress], LabelledVectors]:
-    return lambda folder, progress: LabelledVectors(*describe("corel5k", recipe, folder, progress)[:2])
+def _pictures(name: str, recipe: str) -> Callable[[Path, Progress], LabelledVectors]:
+    return lambda folder, progress: LabelledVectors(*describe(name, recipe, folder, progress)[:2])
 
 
 def _coil(recipe: str) -> Callable[[Path, Progress], LabelledVectors]:
@@ -487,12 +487,13 @@ def _mnist(folder: Path, progress: Progress) -> LabelledVectors:  # noqa: ARG001
 
 SETS: dict[str, Callable[[Path, Progress], LabelledVectors]] = {
     "coil100": _coil("deep-plain"),
-    "corel5k": _corel("deep-plain"),
+    "corel5k": _pictures("corel5k", "deep-plain"),
     "mnist": _mnist,
-    "corel5k-small": _corel("deep-plain"),
-    "corel5k-smooth": _corel("deep"),
+    "tinyimagenet40": _pictures("tinyimagenet40", "deep-plain"),
+    "corel5k-small": _pictures("corel5k", "deep-plain"),
+    "corel5k-smooth": _pictures("corel5k", "deep"),
     "coil100-classic": _coil("classic"),
-    "corel5k-classic": _corel("classic"),
+    "corel5k-classic": _pictures("corel5k", "classic"),
 }
 """Datasets with the default or the classic recipe; for mnist, pixels reduced by PCA to 64 dimensions."""
 COLUMNS = [f"{name}/{measure}" for measures in (MEASURES, CURVES) for name, measure in product(SETS, measures)]

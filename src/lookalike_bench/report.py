@@ -102,7 +102,7 @@ PAPERS = {
 }
 PLOTS = {
     "dfk": Plot("dfk.png", "Mean average precision of twelve methods on corel1k and corel5k"),
-    "feedback": Plot("feedback.png", "Precision by feedback round on three datasets"),
+    "feedback": Plot("learning-curves.png", "Share found and precision by feedback round, for three sizes of target"),
     "hashing": Plot("tsvm.png", "mAP of the first 500 results by code length on MNIST"),
     "ncm": Plot("learn.png", "Classification error by dimension"),
     "slem": Plot("slem.png", "Figures 1 to 3 of the paper, measured on ukbench2000"),
