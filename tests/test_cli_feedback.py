@@ -266,7 +266,7 @@ def test_a_simulation_says_why_it_ended_and_that_unlabelled_pictures_count_as_no
     simulate = ["feedback", fish, "--simulate", "labels", "--window", 40]
     limited = call(*simulate, "--rounds", 1)[2].splitlines()
     assert limited[0] == "The simulation ended after 1 round, the limit set by --rounds."
-    assert limited[-1] == "Pictures without the label count as “no”, also those that have no label at all."
+    assert limited[-1] == "Pictures without the label count as “no”, including those that have no label at all."
     notes = call(*simulate, "--rounds", 50)[2]
     rows = json.loads(call(*simulate, "--rounds", 50, "--json")[1])
     first = next(row for row in rows if row["stop"])

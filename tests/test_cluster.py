@@ -9,7 +9,7 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 import pytest
@@ -115,14 +115,17 @@ def found(results):
     return [(result.id, result.score) for result in results]
 
 
-@pytest.mark.parametrize("space", ["color", "itq"])
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"effort": "exact"}, {"k": 500}, {"without": [7]}, {"filter": Filter(label="kind 2")}, {"rerank": True}],
+    ("space", "options"),
+    [
+        *product(
+            ["color", "itq"],
+            [{}, {"effort": "exact"}, {"k": 500}, {"without": [7]}, {"filter": Filter(label="kind 2")}],
+        ),
+        ("color", {"rerank": True}),
+    ],
 )
 def test_a_search_gives_the_same_ids_and_scores(both, space, options):
-    if options.get("rerank") and space == "itq":
-        return  # codes cannot be re-ranked
     here, there = both
     for example in (0, [1, 2, 3], rows_of(np.array([N]))[0]):
         assert found(there.search(example, space=space, **options)) == found(
@@ -202,28 +205,56 @@ def test_a_hung_worker_delays_one_answer_and_is_used_again_later(both, cluster, 
     os.kill(pid, signal.SIGSTOP)
     try:
         assert found(there.search(0, k=60)) == expected
-        assert cluster._answers._late == {worker}
+        assert cluster._calls._late == {worker}
         assert found(there.search(0, k=60)) == expected
     finally:
         os.kill(pid, signal.SIGCONT)
-    until(lambda: not cluster._answers._late)
+    until(lambda: not cluster._calls._late)
     assert found(there.search(0, k=60)) == expected
+    assert worker in cluster._calls._homes.values()  # it has its shard again
+
+
+def test_workers_that_join_later_get_a_shard(made, monkeypatch, tmp_path):
+    monkeypatch.setattr(connection, "HERE_MAX", 50)
+    monkeypatch.setattr(connection, "REFRESH_S", 0.05)
+    path = shutil.copytree(made, tmp_path / "collection")
+    joined, stop = threading.Event(), threading.Event()
+    with started(1) as address, Cluster(address) as cluster, Collection(path, cluster=cluster) as there:
+        expected = found(there.search(0, k=60))
+        later = (address, 1, lambda _: joined.set(), print, stop)
+        thread = threading.Thread(target=processes.run_worker, args=later)
+        thread.start()
+        try:
+            assert joined.wait(120)
+            until(lambda: len(cluster._readers()) == 2)
+            assert found(there.search(0, k=60)) == expected
+            assert len(set(cluster._calls._homes.values())) == 2
+        finally:
+            stop.set()
+            thread.join()
 
 
 def test_without_any_worker_the_rows_are_searched_here(both, cluster, monkeypatch):
     here, there = both
-    monkeypatch.setattr(cluster._answers, "_readers", dict)
+    monkeypatch.setattr(cluster._calls, "readers", dict)
     assert found(there.search(0, k=60)) == found(here.search(0, k=60))
 
 
-def test_files_that_workers_do_not_see_are_searched_here_with_a_warning(both, cluster, caplog):
+def test_files_that_workers_do_not_see_are_searched_here_with_a_warning(both, cluster, caplog, monkeypatch):
     here, there = both
-    index = there.space("color").index
-    hidden = [(tuple(replace(part, file="/nowhere.npy") for part in shard), rows) for shard, rows in index._shards]
-    index._shards = hidden
-    assert found(there.search(0, k=60)) == found(here.search(0, k=60))
-    assert "Cannot read /nowhere.npy: No such file or directory." in caplog.text
-    assert "lookalike cluster share DIR" in caplog.text
+    cut = shards.cut_shards
+
+    def cut_hidden(blocks, n):
+        return [(tuple(replace(part, file="/nowhere.npy") for part in shard), rows) for shard, rows in cut(blocks, n)]
+
+    monkeypatch.setattr(shards, "cut_shards", cut_hidden)
+    for _ in range(3):
+        assert found(there.search(0, k=60)) == found(here.search(0, k=60))
+    warnings = [
+        record.message for record in caplog.records if "Cannot read /nowhere.npy: No such file" in record.message
+    ]
+    assert 1 <= len(warnings) <= WORKERS  # one per worker
+    assert "lookalike cluster share DIR" in warnings[0]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ cluster = SLURMCluster(
     protocol="tls://",
     security=Security(),
     scheduler_options={"port": 8786},
-    worker_extra_args=["--memory-limit", "0"],  # mapped files count as memory of a worker, but are not
+    worker_extra_args=["--memory-limit", "0"],  # mapped files count as a worker's memory, although they are not
     job_script_prologue=["export DASK_CONFIG=/shared/lookalike/dask"],  # a folder with tls.yaml that all machines see
 )
 cluster.scale(jobs=int(sys.argv[1]) if len(sys.argv) > 1 else 1)

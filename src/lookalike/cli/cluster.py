@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Wait, Where, opened, used_cluster
+from lookalike.cli.options import Json, Wait, Where, used_cluster
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError
 from lookalike.text import human_bytes, many
@@ -108,7 +109,7 @@ def worker(
 
     print_note(f"Connecting to {address}. Stop with Ctrl-C.")
     with suppress(KeyboardInterrupt):
-        clusters.run_worker(address, count, ready)
+        clusters.run_worker(address, count, ready, lambda reason: print_note(f"Cannot join {address}: {reason}."))
     print_note("Stopped.")
     return 0
 
@@ -146,8 +147,8 @@ def status(
     else:
         print_line("No workers.")
         print_note(f"Start some: lookalike cluster worker {address}")
-    if found.status_page:
-        print_note(f"dask's dashboard (needs bokeh): {found.status_page}")
+    if found.dashboard:
+        print_note(f"dask's dashboard (needs bokeh): {found.dashboard}")
     return 0
 
 
@@ -171,7 +172,7 @@ def share(
       lookalike cluster share /mnt/shared/photos
       lookalike -c work.lookalike cluster share /mnt/shared/work --json
     """
-    with opened(where, wait=wait) as collection, bars() as progress:
+    with lookalike.Collection(where, wait_s=wait) as collection, bars() as progress:
         report = collection.share(folder, progress)
     return _print_report(report, json)
 
@@ -187,7 +188,7 @@ def unshare(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
     Examples:
       lookalike cluster unshare
     """
-    with opened(where, wait=wait) as collection, bars() as progress:
+    with lookalike.Collection(where, wait_s=wait) as collection, bars() as progress:
         report = collection.unshare(progress)
     return _print_report(report, json)
 

@@ -240,7 +240,7 @@ def _print_simulated(played: list["SimulatedRound"], rounds: int, json: bool) ->
     first = next((row for row in played if row.stop), None)
     if first is not None and (first is not last or last.round == rounds):
         print_note(f"First recommendation to stop: after {many(first.round, 'round')}. {first.stop}")
-    print_note("Pictures without the label count as “no”, also those that have no label at all.")
+    print_note("Pictures without the label count as “no”, including those that have no label at all.")
 
 
 @dataclasses.dataclass

@@ -1,21 +1,23 @@
 """`Cluster`: the connection of a collection to a dask scheduler; implements `Executor`."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from distributed import Client, Future, Security
 from distributed.scheduler import KilledWorker
 
-from lookalike.cluster.describing import ClusterPool
-from lookalike.cluster.shards import HERE_MAX, Answers, ShardedIndex, ShardReader
+from lookalike.cluster.describing import AHEAD, ClusterPool
+from lookalike.cluster.shards import HERE_MAX, ShardCalls, ShardedIndex, ShardReader
 from lookalike.collection import PicturePool
 from lookalike.collection.chain import Prepare
-from lookalike.errors import ClusterError, InputError
+from lookalike.errors import ClusterError, InputError, LookalikeError
 from lookalike.index.exact import ExactIndex
 from lookalike.store.segments import Block
 from lookalike.types import Searchable
@@ -57,18 +59,18 @@ class Cluster:
         self.address = address
         self._security = check_address(address)
         self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._reconnecting: threading.Thread | None = None
         self._client = connect(address, self._security)
-        self._actors: dict[str, Any] = {}  # by address of the worker; `Future` until it has started
-        self._known_at = -REFRESH_S
-        self._most = 1  # the largest number of workers so far: the number of shards
-        self._answers = Answers(self._readers, self._run, self._lose)
-        self._refresh()
-        if not self._actors:
+        self._actors: dict[str, Any] = {}  # by address of the worker; a `Future` until it has started
+        self._lost: set[str] = set()  # workers that could not be reached, until the next refresh
+        self._refreshed_at = -REFRESH_S
+        self._calls = ShardCalls(self._readers, self._run, self._lose)
+        if not self.workers():
             with suppress(TimeoutError):
                 self._client.wait_for_workers(1, timeout=CONNECT_S)
-            self._known_at = -REFRESH_S
-            self._refresh()
-        if not self._actors:
+            self._refreshed_at = -REFRESH_S
+        if not self.workers():
             self.close()
             raise ClusterError(f"{address} has no workers. Start some: lookalike cluster worker {address}")
 
@@ -80,12 +82,14 @@ class Cluster:
 
     def close(self) -> None:
         """Disconnect; the workers keep running."""
-        self._client.close(timeout=CONNECT_S)
+        self._closing.set()
+        with suppress(OSError, TimeoutError):  # the scheduler may have ended
+            self._client.close(timeout=CONNECT_S)
 
     def workers(self) -> list[str]:
         """The addresses of the workers."""
         self._refresh()
-        return list(self._actors)
+        return [worker for worker in self._actors if worker not in self._lost]
 
     @contextmanager
     def describe_pool(self, prepare: Prepare, side: int, workers: int | None) -> Iterator[PicturePool]:  # noqa: ARG002
@@ -94,84 +98,123 @@ class Cluster:
 
     def shard(self, index: ExactIndex, blocks: Sequence[Block]) -> Searchable | None:
         """An index whose searches run on the workers; None for few rows."""
-        if len(index.alive) <= HERE_MAX:
-            return None
-        self._refresh()
-        return ShardedIndex(index, blocks, self._most, self._answers)
+        return None if len(index.alive) <= HERE_MAX else ShardedIndex(index, blocks, self._calls)
 
     def map(self, function: Callable[[T], Result], values: Iterable[T]) -> Iterator[Result]:
-        """Yield the result of a function for each value, in order; here if the workers are lost."""
-        tasks = [(value, self._submit(function, value)) for value in values]
-        for value, task in tasks:
-            try:
-                result: Result = task.result()
-            except (CancelledError, KilledWorker, OSError):
-                result = function(value)
-            yield result
+        """Yield the result of a function for each value, in order; it runs here if the workers are lost."""
+        remaining = iter(values)
+        while group := list(islice(remaining, AHEAD * max(1, len(self.workers())))):
+            tasks = [self._try_submit(function, value) for value in group]
+            for value, task in zip(group, tasks, strict=True):
+                yield task.result() if task is not None and self._has_result(task) else function(value)
+
+    def _try_submit(self, function: Callable[..., Any], value: Any) -> Future | None:
+        try:
+            return self._submit(function, value)
+        except ClusterError:
+            return None
+
+    def _has_result(self, task: Future) -> bool:
+        """Wait for a task; False if it was lost."""
+        while not task.done():
+            if not self.workers():
+                return False
+            with suppress(TimeoutError, CancelledError):
+                task.exception(timeout=REFRESH_S)
+        return task.status == "finished" or (task.status == "error" and isinstance(task.exception(), LookalikeError))
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
-        with self._lock:
-            if self._client.status == "closed":  # the scheduler was away for too long
-                self._client = connect(self.address, self._security)
+        """Submit a task; raise ClusterError if there is no connection."""
+        self._refresh()
+        try:
             return self._client.submit(function, *arguments, pure=False)
+        except (OSError, RuntimeError) as error:
+            raise ClusterError(f"The connection to {self.address} was lost: {error}") from None
 
     def _run(self, coroutine: Callable[..., Any], *arguments: Any) -> Any:
-        return self._client.sync(coroutine, *arguments)
+        try:
+            return self._client.sync(coroutine, *arguments)
+        except (OSError, RuntimeError, CancelledError) as error:
+            raise ClusterError(f"The connection to {self.address} was lost: {error}") from None
 
     def _readers(self) -> dict[str, Any]:
-        """The actors that answer searches, by address."""
+        """The actors that answer searches, by address; none without a connection."""
         self._refresh()
-        with self._lock:
-            return {worker: actor for worker, actor in self._actors.items() if not isinstance(actor, Future)}
+        actors, lost = self._actors, self._lost
+        return {
+            worker: actor for worker, actor in actors.items() if not isinstance(actor, Future) and worker not in lost
+        }
 
     def _refresh(self) -> None:
         """Read the list of workers, and start an actor on each new one."""
         with self._lock:
-            if time.monotonic() - self._known_at < REFRESH_S:
+            if time.monotonic() - self._refreshed_at < REFRESH_S:
                 return
-            self._known_at = time.monotonic()
+            self._refreshed_at = time.monotonic()
             if self._client.status == "closed":
-                with suppress(ClusterError):  # without a scheduler, searches run here
-                    self._client = connect(self.address, self._security)
-                self._actors.clear()
+                self._reconnect_later()
             if self._client.status != "running":
-                return
+                return  # the workers can still be reached directly
             try:
                 present = self._client.scheduler_info()["workers"]
             except OSError:
                 return
-            self._actors = {worker: actor for worker, actor in self._actors.items() if worker in present}
+            actors = {worker: actor for worker, actor in self._actors.items() if worker in present}
+            actors = {worker: actor for worker, actor in actors.items() if worker not in self._lost}
             for worker in present:
-                if worker not in self._actors:
-                    # If the worker dies, dask may create the actor elsewhere; else, calls to it would never return.
-                    self._actors[worker] = self._client.submit(
+                if worker not in actors:
+                    # If the worker dies, dask may create it elsewhere; otherwise, calls to it would never return.
+                    actors[worker] = self._client.submit(
                         ShardReader, actor=True, workers=[worker], allow_other_workers=True, pure=False
                     )
-            self._most = max(self._most, len(self._actors))
-            self._await_actors(time.monotonic() + ACTOR_S)
+            self._lost = set()
+            self._actors = self._await_actors(actors)
 
-    def _await_actors(self, deadline: float) -> None:
-        """Replace the futures of actors that have started."""
+    def _await_actors(self, actors: dict[str, Any]) -> dict[str, Any]:
+        """Replace the futures of actors that have started. Waits only if none has started yet."""
+        started = {worker: actor for worker, actor in actors.items() if not isinstance(actor, Future)}
+        deadline = time.monotonic() + (0.0 if started else ACTOR_S)
         with self._client.as_current():  # a dask actor uses the current client
-            for worker, future in [*self._actors.items()]:
-                if not isinstance(future, Future):
+            for worker, future in actors.items():
+                if worker in started:
                     continue
                 try:
-                    self._actors[worker] = future.result(timeout=max(0.0, deadline - time.monotonic()))
+                    left = max(0.0, deadline - time.monotonic())
+                    ready = future.done() or left > 0
+                    started[worker] = future.result(timeout=max(left, 1.0)) if ready else future
                 except TimeoutError:  # a new worker imports Lookalike, which takes seconds
-                    continue
+                    started[worker] = future
                 except (OSError, RuntimeError, CancelledError, KilledWorker):
-                    self._actors.pop(worker)
+                    continue
+        return started
 
     def _lose(self, worker: str) -> None:
-        """Forget a worker that cannot be reached. Runs in the thread of the event loop, so it does not wait."""
-        self._actors = {other: actor for other, actor in self._actors.items() if other != worker}
-        self._known_at = -REFRESH_S
+        """Forget a worker that cannot be reached. Runs in the thread of the event loop, so it must not wait."""
+        self._lost = self._lost | {worker}
+        self._refreshed_at = -REFRESH_S
+
+    def _reconnect_later(self) -> None:
+        """Connect in a thread to the next scheduler at the same address. Meanwhile, searches run here."""
+        self._actors = {}
+        if self._reconnecting is None or not self._reconnecting.is_alive():
+            self._reconnecting = threading.Thread(target=self._reconnect, daemon=True)
+            self._reconnecting.start()
+
+    def _reconnect(self) -> None:
+        while not self._closing.wait(REFRESH_S):
+            with suppress(ClusterError):
+                client = connect(self.address, self._security)
+                with self._lock:
+                    self._client, self._actors, self._refreshed_at = client, {}, -REFRESH_S
+                return
 
 
 def connect(address: str, security: Security | None) -> Client:
     """Connect to the scheduler at an address."""
+    parts = urlsplit(address)
     try:
+        with socket.create_connection((parts.hostname, parts.port), CONNECT_S):
+            pass  # a client that cannot connect would leave a thread behind
         return Client(
             address,
             timeout=CONNECT_S,

@@ -10,11 +10,11 @@ import pickle
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import lru_cache
 
 from distributed import Future, get_worker
 from distributed.scheduler import KilledWorker
@@ -22,7 +22,7 @@ from distributed.scheduler import KilledWorker
 from lookalike.collection.chain import PicturePool, Prepare, describe_pool
 from lookalike.errors import ClusterError
 from lookalike.images.sources import Entry
-from lookalike.images.workers import THREADS_VARIABLE, Read, Skip, make_batches
+from lookalike.images.workers import CARRY_BYTES, THREADS_VARIABLE, Read, Skip, count_carried, make_batches
 
 BATCH = 64
 BATCH_BYTES = 64 * 2**20
@@ -35,6 +35,7 @@ LOST_S = 120.0
 """Seconds without any result after which the workers count as lost."""
 
 _BUSY = threading.Lock()  # a worker with several threads still describes one batch at a time
+_POOL: dict[bytes, tuple[ExitStack, PicturePool]] = {}  # of this worker: at most one, by the features
 
 
 class ClusterPool:
@@ -42,7 +43,7 @@ class ClusterPool:
 
     Parameters
     ----------
-    submit : submits a task (function, *arguments) to the cluster.
+    submit : submits a task (function, *arguments) to the cluster. Raises ClusterError if there is no connection.
     count : returns the number of workers.
     prepare : the features.
     side : required length of the shorter side in pixels.
@@ -51,68 +52,86 @@ class ClusterPool:
 
     def __init__(self, submit: Callable[..., Future], count: Callable[[], int], prepare: Prepare, side: int):
         self._submit, self._count = submit, count
-        self._orders = pickle.dumps((prepare, side))
+        self._features = pickle.dumps((prepare, side))
 
     def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
         """Yield the outcome of each entry as soon as its task ends. Lost tasks are submitted again."""
         batches = make_batches(entries, BATCH, BATCH_BYTES)
-        done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        lost: deque[list[Entry]] = deque()
         running: dict[Future, list[Entry]] = {}
-        last = time.monotonic()
+        done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        heard_at = time.monotonic()
         try:
             while True:
-                while len(running) < AHEAD * max(1, self._count()) and (batch := next(batches, None)):
-                    self._start(batch, running, done)
-                if not running:
+                self._fill(running, lost, batches, done)
+                if not running and not lost:
                     return
                 try:
                     future = done.get(timeout=1)
                 except queue.Empty:
-                    if time.monotonic() - last > LOST_S:
+                    lost += [running.pop(future) for future in [*running] if future.cancelled()]
+                    if time.monotonic() - heard_at > LOST_S:
                         raise ClusterError(
                             f"No worker has returned a result for {LOST_S:.0f} s. Committed pictures are safe. Run the"
                             " same command again to continue."
                         ) from None
                     continue
-                last = time.monotonic()
-                yield from self._collect(future, running, done)
+                batch = running.pop(future, None)
+                if batch is None:
+                    continue
+                try:
+                    yield from future.result()
+                    heard_at = time.monotonic()
+                except CancelledError:  # with the scheduler, for example
+                    lost.append(batch)
+                except KilledWorker:
+                    reason = "the workers that read this batch of pictures were killed"
+                    yield from [Skip(replace(entry, data=None), reason) for entry in batch]
         finally:
-            for future in running:  # the caller left the loop early
-                future.cancel()
+            with suppress(Exception):  # if the connection is lost, there is nothing to cancel
+                for future in running:  # the caller left the loop early
+                    future.cancel()
 
-    def _start(self, batch: list[Entry], running: dict[Future, list[Entry]], done: "queue.SimpleQueue[Future]") -> None:
-        future = self._submit(describe, self._orders, batch)
-        running[future] = batch
-        future.add_done_callback(done.put)
+    def _fill(
+        self,
+        running: dict[Future, list[Entry]],
+        lost: deque[list[Entry]],
+        batches: Iterator[list[Entry]],
+        done: "queue.SimpleQueue[Future]",
+    ) -> None:
+        """Submit lost and new batches until every worker has AHEAD tasks, or they carry CARRY_BYTES."""
+        carried = sum(map(count_carried, running.values()))
+        while len(running) < AHEAD * max(1, self._count()) and (not running or carried < CARRY_BYTES):
+            batch = lost.popleft() if lost else next(batches, None)
+            if batch is None:
+                return
+            try:
+                future = self._submit(describe, self._features, batch)
+            except ClusterError:
+                lost.append(batch)
+                return
+            running[future] = batch
+            carried += count_carried(batch)
+            future.add_done_callback(done.put)
 
-    def _collect(
-        self, future: Future, running: dict[Future, list[Entry]], done: "queue.SimpleQueue[Future]"
-    ) -> Sequence[Read | Skip]:
-        """The outcomes of a finished task; none if it was lost, for example with the scheduler, and runs again."""
-        batch = running.pop(future)
-        try:
-            outcomes: Sequence[Read | Skip] = future.result()
-        except CancelledError:
-            self._start(batch, running, done)
-            return []
-        except KilledWorker:
-            reason = "the workers that read this batch of pictures were killed"
-            return [Skip(replace(entry, data=None), reason) for entry in batch]
-        return outcomes
 
-
-def describe(orders: bytes, entries: Sequence[Entry]) -> list[Read | Skip]:
-    """Read pictures and extract their features; runs on a worker."""
+def describe(features: bytes, entries: Sequence[Entry]) -> list[Read | Skip]:
+    """Read pictures and extract these features; runs on a worker."""
     with _BUSY:
-        return [_with_worker(outcome) for outcome in _open_pool(orders).map(entries)]
+        return [_with_worker(outcome) for outcome in _open_pool(features).map(entries)]
 
 
-@lru_cache(maxsize=1)
-def _open_pool(orders: bytes) -> PicturePool:
-    """The pool of this worker; its process ends with the worker, or when the cache drops the pool."""
-    os.environ.setdefault(THREADS_VARIABLE, str(get_worker().state.nthreads))  # other workers use the other cores
-    prepare, side = pickle.loads(orders)  # noqa: S301 — dask's own messages are pickled, too
-    return ExitStack().enter_context(describe_pool(prepare, side=side, workers=1))
+def _open_pool(features: bytes) -> PicturePool:
+    """The pool of this worker for these features; the process of the previous pool ends."""
+    if features not in _POOL:
+        for stack, _ in _POOL.values():
+            stack.close()
+        _POOL.clear()
+        os.environ.setdefault(THREADS_VARIABLE, str(get_worker().state.nthreads))  # other workers use the other cores
+        prepare, side = pickle.loads(features)  # noqa: S301 — dask's own messages are pickled, too
+        stack = ExitStack()
+        _POOL[features] = stack, stack.enter_context(describe_pool(prepare, side=side, workers=1))
+    return _POOL[features][1]
 
 
 def _with_worker(outcome: Read | Skip) -> Read | Skip:

@@ -19,6 +19,7 @@ from distributed import LocalCluster, Nanny
 from lookalike.cluster.connection import LOOPBACK, check_address, connect
 from lookalike.cluster.shards import count_open
 from lookalike.errors import ClusterError
+from lookalike.images.workers import THREADS_VARIABLE
 
 HUNG_S = 30
 """Seconds after which the scheduler gives up on a worker that does not respond, and repeats its tasks elsewhere."""
@@ -29,8 +30,11 @@ RETRY_S = 2.0
 RESPONSE_S = 2.0
 """Seconds to wait for the report of a worker."""
 
-STATUS_PAGE = "127.0.0.1:0"
-"""Address of the status pages of dask: a free port that only this machine can reach."""
+DASHBOARD = "127.0.0.1:0"
+"""Address of dask's dashboard: a free port that only this machine can reach."""
+
+ENVIRONMENT = {THREADS_VARIABLE: "1"}
+"""Environment of a worker, which uses one core."""
 
 UNFINISHED = ("waiting", "ready", "constrained", "executing", "long-running")
 """States of tasks that a worker has not finished."""
@@ -44,10 +48,10 @@ def start(
 ) -> None:
     """Run a scheduler and workers on this machine until Ctrl-C, or until `stop` is set.
 
-    Calls `ready` with the address of the scheduler and that of dask's status page.
+    Calls `ready` with the address of the scheduler and that of dask's dashboard.
     """
     scheme = "tcp" if host in LOOPBACK else "tls"
-    security = check_address(f"{scheme}://{host}:{port or 1}")
+    security = check_address(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port or 1}")
     with dask.config.set({"distributed.scheduler.worker-ttl": f"{HUNG_S} s"}):
         try:
             cluster = LocalCluster(
@@ -57,9 +61,10 @@ def start(
                 scheduler_port=port,
                 protocol=f"{scheme}://",
                 security=security,
-                dashboard_address=STATUS_PAGE,
-                worker_dashboard_address=STATUS_PAGE,
+                dashboard_address=DASHBOARD,
+                worker_dashboard_address=DASHBOARD,
                 memory_limit=NO_LIMIT,
+                env=ENVIRONMENT,
                 silence_logs=logging.ERROR,
             )
         except (OSError, RuntimeError) as error:
@@ -69,11 +74,17 @@ def start(
             (stop or threading.Event()).wait()
 
 
-def run_worker(address: str, workers: int, ready: Callable[[str], None], stop: threading.Event | None = None) -> None:
+def run_worker(
+    address: str,
+    workers: int,
+    ready: Callable[[str], None],
+    failed: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> None:
     """Run workers on this machine for the scheduler at `address` until Ctrl-C, or until `stop` is set.
 
     dask ends workers when their scheduler ends; they are started again and wait for the next one. Calls `ready` with
-    the address each time that the workers have joined.
+    the address each time that the workers have joined, and `failed` with the reason each time that they cannot.
     """
     security = check_address(address)
     host = urlsplit(address).hostname if urlsplit(address).hostname in LOOPBACK else None
@@ -86,8 +97,9 @@ def run_worker(address: str, workers: int, ready: Callable[[str], None], stop: t
                     nthreads=1,  # one worker per core
                     host=host,
                     security=security,
-                    dashboard_address=STATUS_PAGE,
+                    dashboard_address=DASHBOARD,
                     memory_limit=NO_LIMIT,
+                    env=ENVIRONMENT,
                     silence_logs=logging.ERROR,
                 )
                 for _ in range(workers)
@@ -96,8 +108,8 @@ def run_worker(address: str, workers: int, ready: Callable[[str], None], stop: t
                 await asyncio.gather(*nannies)  # waits for the scheduler
                 ready(address)
                 await _first([*(nanny.finished() for nanny in nannies), _stopped(stop)])
-            except OSError:
-                pass  # the scheduler ended while the workers joined
+            except (OSError, RuntimeError) as error:
+                failed(_cause(error))
             finally:
                 await asyncio.gather(*(nanny.close(timeout=RESPONSE_S) for nanny in nannies), return_exceptions=True)
             await asyncio.sleep(RETRY_S)
@@ -123,7 +135,7 @@ class Status:
 
     address: str
     workers: list[WorkerStatus]
-    status_page: str | None
+    dashboard: str | None
 
 
 def status(address: str) -> Status:

@@ -4,7 +4,7 @@ A shard is a set of slices of segments, which are immutable files that the worke
 rows as memory maps; it sends the query and a mask of the allowed rows, and merges the answers by score and id. A worker
 opens a shard when it is first asked about it. So a shard has no state that could become stale or be lost.
 
-`Answers` asks the workers. If a worker is lost or late, it asks another one, and finally searches the rows here.
+`ShardCalls` asks the workers. If a worker is lost or late, it asks another one, and finally searches the rows here.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from cachetools import LRUCache, cached
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from lookalike.collection.indexes import LEAVES_MIN, STALE_SHARE
-from lookalike.errors import StoreError
+from lookalike.errors import ClusterError, LookalikeError, StoreError
 from lookalike.index.exact import ExactIndex
 from lookalike.index.flat import Flat
 from lookalike.index.queries import HyperplaneQuery, check_search
@@ -61,7 +61,7 @@ log = logging.getLogger("lookalike.cluster")
 
 _OPEN: "LRUCache[Shard, ExactIndex]" = LRUCache(OPEN_SHARDS)  # of this process
 _OPENING = threading.Lock()
-_LEAVES: "LRUCache[Shard, Future[Leaves]]" = LRUCache(OPEN_SHARDS)
+_LEAVES: "LRUCache[Shard, Future[Leaves | None]]" = LRUCache(OPEN_SHARDS)
 _BUILDER = ThreadPoolExecutor(1, thread_name_prefix="lookalike-leaves")
 
 
@@ -119,9 +119,11 @@ class ShardReader:
         return leaves.search(query, k, among=None if mask is None else np.sort(index.row_ids[mask]), effort=effort)
 
 
-@cached(_OPEN, lock=_OPENING)
 def open_shard(shard: Shard) -> ExactIndex:
     """Map the rows of a shard into memory. Raises StoreError if a file is missing."""
+    with _OPENING:
+        if shard in _OPEN:
+            return _OPEN[shard]
     index: ExactIndex = create("index", "hamming" if shard[0].dtype == "uint8" else "flat")
     for part in shard:
         try:
@@ -129,6 +131,10 @@ def open_shard(shard: Shard) -> ExactIndex:
         except OSError as error:
             raise StoreError(f"Cannot read {part.file}: {error.strerror}.") from None
         index.add(ids[part.start : part.stop], X[part.start : part.stop])
+    with _OPENING:
+        for old in [old for old in _OPEN if shard[: len(old)] == old]:  # an earlier state of the shard
+            del _OPEN[old]
+        _OPEN[shard] = index
     return index
 
 
@@ -139,20 +145,29 @@ def find_leaves(shard: Shard) -> "Leaves | None":
         return None
     with _OPENING:
         if shard not in _LEAVES:
-            _LEAVES[shard] = _BUILDER.submit(
-                _build_leaves, index, [_LEAVES[old] for old in _LEAVES if shard[: len(old)] == old]
-            )
+            earlier = [_LEAVES.pop(old) for old in list(_LEAVES) if shard[: len(old)] == old]
+            _LEAVES[shard] = _BUILDER.submit(_build_leaves, index, earlier)
         leaves = _LEAVES[shard]
     return leaves.result() if leaves.done() else None
 
 
-def _build_leaves(index: Flat, earlier: Sequence["Future[Leaves]"]) -> "Leaves":
-    """Build the leaves of a shard, or extend those of an earlier state of the shard if few rows are new."""
-    for built in earlier:
-        if index.extends(built.result().truth) and (grown := built.result().over(index)).stale <= STALE_SHARE:
-            return grown
-    leaves: Leaves = create("index", "leaves").build(index)
-    return leaves
+def _build_leaves(index: Flat, earlier: Sequence["Future[Leaves | None]"]) -> "Leaves | None":
+    """Build the leaves of a shard, or extend those of an earlier state of the shard if few rows are new.
+
+    Returns None if that fails, for example because memory is short.
+    """
+    try:
+        for built in earlier:
+            leaves = built.result()
+            if leaves is not None and index.extends(leaves.truth):
+                grown = leaves.over(index)
+                if grown.stale <= STALE_SHARE:
+                    return grown
+        new: Leaves = create("index", "leaves").build(index)
+        return new
+    except (ImportError, MemoryError, LookalikeError) as error:
+        log.warning("Cannot build leaves, so feedback scans all rows of this shard: %s", error)
+        return None
 
 
 def count_open() -> tuple[int, int]:
@@ -168,14 +183,13 @@ class ShardedIndex:
     ----------
     index : the same rows in this process.
     blocks : their segments, in the order of the rows.
-    n : number of shards.
-    answers : asks the workers.
+    calls : asks the workers.
 
     """
 
-    def __init__(self, index: ExactIndex, blocks: Sequence[Block], n: int, answers: "Answers"):
-        self._index, self._answers = index, answers
-        self._shards = cut_shards(blocks, n)
+    def __init__(self, index: ExactIndex, blocks: Sequence[Block], calls: "ShardCalls"):
+        self._index, self._blocks, self._calls = index, blocks, calls
+        self._shards: tuple[int, list[tuple[Shard, list[slice]]]] = (0, [])  # the number of workers, and its shards
 
     def __len__(self) -> int:
         return len(self._index)
@@ -208,38 +222,50 @@ class ShardedIndex:
     ) -> Hits:
         """Return the k best rows: exact, unless feedback searches a large collection without effort="exact"."""
         among, exclude = check_search(query, k, among, exclude, effort, self.dim)
-        if among is not None and len(among) <= HERE_MAX:
+        readers = self._calls.readers()
+        if not readers or (among is not None and len(among) <= HERE_MAX):
             return self._index.search(query, k, among=among, exclude=exclude)
         allowed = self._index.allowed(exclude, among)
         unfiltered = bool(allowed.all())
+        shards = self._cut(self._calls.most_workers())
 
         def ask(reader: Any, number: int) -> Awaitable[Hits]:
-            shard, rows = self._shards[number]
+            shard, rows = shards[number]
             keep = None if unfiltered else np.packbits(np.concatenate([allowed[part] for part in rows]))
             return reader.search(shard, query, k, keep, effort)  # type: ignore[no-any-return]
 
         def search_here(number: int) -> Hits:
             keep = np.zeros_like(allowed)
-            for part in self._shards[number][1]:
+            for part in shards[number][1]:
                 keep[part] = allowed[part]
             return self._index.search_rows(query, k, keep)
 
-        found = self._answers.gather(len(self._shards), ask, search_here)
+        try:
+            found = self._calls.gather(len(shards), ask, search_here, readers)
+        except ClusterError:  # the connection was lost
+            return self._index.search(query, k, among=among, exclude=exclude)
         ids, scores = np.hstack([hits.ids for hits in found]), np.hstack([hits.scores for hits in found])  # (q, n * k)
         return Hits(*keep_best(ids, scores, k), sum(hits.scored for hits in found))
+
+    def _cut(self, n: int) -> list[tuple[Shard, list[slice]]]:
+        """The shards for n workers."""
+        if self._shards[0] != n:
+            self._shards = n, cut_shards(self._blocks, n)
+        return self._shards[1]
 
 
 Ask: TypeAlias = Callable[[Any, int], Awaitable[Hits]]
 """Asks the actor of a worker about a shard, given by its number."""
 
 
-class Answers:
+class ShardCalls:
     """Collects the answers of shards from workers that can be lost or hang. Thread-safe.
 
     Parameters
     ----------
-    readers : returns the actors of the workers by address; called in the thread of the caller.
-    run : runs a coroutine in the event loop of the client, and waits for it.
+    readers : returns the actors of the workers by address.
+    run : runs a coroutine in the event loop of the client, and waits for it. Raises ClusterError if the connection is
+        lost.
     on_lost : called with the address of a worker that cannot be reached.
 
     """
@@ -247,13 +273,20 @@ class Answers:
     def __init__(
         self, readers: Callable[[], dict[str, Any]], run: Callable[..., list[Hits]], on_lost: Callable[[str], None]
     ):
-        self._readers, self._run, self._on_lost = readers, run, on_lost
+        self.readers, self._run, self._on_lost = readers, run, on_lost
+        self._most = 0
         self._homes: dict[int, str] = {}  # the worker of each shard, so that the same rows stay in its memory
         self._late: set[str] = set()  # workers that are not asked again until they have answered
+        self._blind: set[str] = set()  # workers that do not see the files of the collection
 
-    def gather(self, n: int, ask: Ask, search_here: Callable[[int], Hits]) -> list[Hits]:
+    def most_workers(self) -> int:
+        """The largest number of workers so far. A worker that is lost for a while does not change the shards."""
+        self._most = max(self._most, len(self.readers()))
+        return self._most
+
+    def gather(self, n: int, ask: Ask, search_here: Callable[[int], Hits], readers: dict[str, Any]) -> list[Hits]:
         """Return the answers of shards 0 … n - 1."""
-        return self._run(self._gather, n, ask, search_here, self._readers())
+        return self._run(self._gather, n, ask, search_here, readers)
 
     async def _gather(
         self, n: int, ask: Ask, search_here: Callable[[int], Hits], readers: dict[str, Any]
@@ -292,20 +325,22 @@ class Answers:
                     start(number)
             for call in () if done else late:
                 number, worker = running[call]
-                self._late.add(worker)
+                if worker != HERE:
+                    self._late.add(worker)
                 if number not in answers:
                     start(number)
         return [answers[number] for number in range(n)]
 
     def _choose(self, number: int, workers: Sequence[str]) -> str | None:
-        """Choose the worker for a shard: the same as last time if possible, otherwise one with few shards."""
+        """Choose the worker for a shard: the same as last time, unless another one has at least two shards fewer."""
         usable = [worker for worker in workers if worker not in self._late]
         if not usable:
             return None
-        if self._homes.get(number) not in usable:
-            load = Counter(self._homes.values())
-            self._homes[number] = min(usable, key=lambda worker: (load[worker], worker))
-        return self._homes[number]
+        load = Counter(self._homes.values())
+        idlest, home = min(usable, key=lambda worker: (load[worker], worker)), self._homes.get(number)
+        if home is None or home not in usable or load[home] > load[idlest] + 1:
+            self._homes[number] = home = idlest
+        return home
 
     def _end(self, worker: str, call: "asyncio.Future[Hits]") -> None:
         """Note that a worker has answered, or is lost; called even if its answer is no longer needed."""
@@ -314,12 +349,15 @@ class Answers:
         self._late.discard(worker)
         error = call.exception()
         if isinstance(error, StoreError):
-            log.warning(
-                "Worker %s: %s Its rows are searched here, which is slower. Workers must see the files of the"
-                " collection at the same path: lookalike cluster share DIR moves them to a shared file system.",
-                worker,
-                error,
-            )
+            if worker not in self._blind:
+                self._blind.add(worker)
+                log.warning(
+                    "Worker %s: %s Workers must see the files of the collection at the same path; other workers or this"
+                    " process search them, which is slower. To move them to a shared file system: lookalike cluster"
+                    " share DIR",
+                    worker,
+                    error,
+                )
         elif error is not None:
             self._homes = {number: home for number, home in self._homes.items() if home != worker}
             self._on_lost(worker)

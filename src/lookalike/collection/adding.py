@@ -25,7 +25,16 @@ from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
 from lookalike.collection.neighbours import load_graph, update_smoothed
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
-from lookalike.errors import DamagedError, FormatError, ImageError, InputError, MissingError, SourceError, StoreError
+from lookalike.errors import (
+    ClusterError,
+    DamagedError,
+    FormatError,
+    ImageError,
+    InputError,
+    MissingError,
+    SourceError,
+    StoreError,
+)
 from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import (
@@ -341,7 +350,7 @@ class _Ingest:
                     for result in pool.map(concatenate([first], unread)):
                         self._handle(result)
                         progress("reading", self.done, listing.total)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ClusterError):
             self._commit()  # the next add reads the pictures that have no features yet
             raise
         finally:

@@ -1,4 +1,4 @@
-"""`Executor`: where the expensive work of a collection runs. `Local` is this machine; `lookalike.cluster` has another.
+"""`Executor`: where the expensive work of a collection runs. `LocalExecutor` uses this machine, `Cluster` many.
 
 The catalogue, the labels and every write stay in the process that opened the collection. An executor only reads: it
 extracts the features of pictures, searches stored rows, and runs checks of stored files.
@@ -25,7 +25,7 @@ class Executor(Protocol):
         ...
 
     def shard(self, index: ExactIndex, blocks: Sequence[Block]) -> Searchable | None:
-        """An index with the same rows and exact answers, whose searches run elsewhere; None to search here.
+        """An index with the same rows, whose searches run elsewhere; None to search here.
 
         `index` has the rows of these blocks, in this order.
         """
@@ -36,7 +36,7 @@ class Executor(Protocol):
         ...
 
 
-class Local:
+class LocalExecutor:
     """The executor of a collection that uses one machine."""
 
     def describe_pool(self, prepare: Prepare, side: int, workers: int | None) -> AbstractContextManager[PicturePool]:

@@ -128,6 +128,10 @@ class Indexes:
             for name in [name for name in list(opened) if name not in names]:
                 opened.pop(name, None)
 
+    def is_sharded(self, name: str) -> bool:
+        """Whether searches of these rows run on other machines, so that indexes are not needed here."""
+        return self._shard(name, self._open(name)) is not None
+
     def build_points(self, name: str, chain: Chain, title: str, progress: Progress) -> None:
         """Build a faiss index if there are enough rows and no current index exists; needs the writer lock.
 
@@ -233,8 +237,11 @@ class Indexes:
             return before[1]
         index, chain = opened.index, self._coded_chain(name)
         if chain is not None:
-            codes = self._executor.shard(index.codes, opened.blocks)
-            sharded = None if codes is None else index.over(codes, self.searched(chain.specs[0]))
+            codes, truth = self._executor.shard(index.codes, opened.blocks), self._points.get(chain.specs[0])
+            if codes is None or truth is None or truth.index is not index.truth:  # a commit has changed the vectors
+                sharded = None
+            else:
+                sharded = index.over(codes, self._shard(chain.specs[0], truth) or index.truth)
         else:
             sharded = self._executor.shard(index if isinstance(index, Flat) else index.truth, opened.blocks)
         self._sharded[name] = opened.index, sharded

@@ -21,7 +21,7 @@ import numpy as np
 
 from lookalike.codes.bits import check_bits
 from lookalike.collection.chain import Chain, Labelled, fit
-from lookalike.collection.executor import Executor, Local
+from lookalike.collection.executor import Executor, LocalExecutor
 from lookalike.collection.indexes import Indexes
 from lookalike.collection.specs import (
     feature_needs_fit,
@@ -312,8 +312,10 @@ class Space:
         indexes = self._spaces.indexes
         if self.is_coded:  # a scan of the codes is fast enough
             indexes.measure_codes(self.name, self.chain, progress)
-        else:
+        elif not indexes.is_sharded(self._indexed_name):
             indexes.build_points(self._indexed_name, self.chain, self.name, progress)
+        if indexes.is_sharded(self._rows_name):
+            return
         indexes.build_leaves(self._rows_name, self._spaces.find_stored(self._rows_name).dim or 1, progress)
 
     @property
@@ -343,7 +345,7 @@ class Spaces:
 
     def __init__(self, store: Store, executor: Executor | None = None):
         self.store = store
-        self.executor: Executor = executor or Local()
+        self.executor: Executor = executor or LocalExecutor()
         self.indexes = Indexes(store, self.executor, self._coded_chain)
         self._lock = threading.Lock()
         self._stored: tuple[int, dict[str, StoredSpace]] = (-1, {})

@@ -59,7 +59,7 @@ CLOCK_FACTOR = 6
 priority."""
 
 THREADS_VARIABLE = "LOOKALIKE_THREADS"
-"""Environment variable with the number of cores that a network uses; by default all."""
+"""Environment variable with the number of cores that a network or a search uses; by default all."""
 
 _START = """import signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
@@ -172,7 +172,7 @@ class ReadPool:
                 ):
                     self._give(batch, done)
                     running += 1
-                    carried += _carried(batch)
+                    carried += count_carried(batch)
                 if running == 0:
                     return
                 match done.get():
@@ -239,7 +239,7 @@ class _Feeder:
     def _run(self) -> None:
         while (task := self.work.get()) is not None and not self.closing.is_set():
             batch, done = task
-            n_bytes = _carried(batch)
+            n_bytes = count_carried(batch)
             try:
                 self._read(deque(batch), done)
             except BaseException as error:  # noqa: BLE001 — raised again in the caller's thread
@@ -346,7 +346,8 @@ def make_batches(entries: Iterable[Entry], size: int, max_bytes: int) -> Iterato
         yield batch
 
 
-def _carried(batch: Iterable[Entry]) -> int:
+def count_carried(batch: Iterable[Entry]) -> int:
+    """Return the number of bytes that entries carry; members of compressed archives do."""
     return sum(len(entry.data or b"") for entry in batch)
 
 

@@ -186,7 +186,9 @@ class ExactIndex(ABC):
         rows = rows[rows >= 0]
         if len(rows) * GATHER < len(self.alive):
             return Selection(rows=rows)
-        return Selection(keep=self.allowed(exclude, among))
+        keep = np.zeros_like(self.alive)
+        keep[rows] = True
+        return Selection(keep=keep)
 
 
 ExactT = TypeVar("ExactT", bound=ExactIndex)

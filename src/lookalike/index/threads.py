@@ -9,11 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+from lookalike.images.workers import THREADS_VARIABLE, count_cores
+
 PIECES = 4
 """Pieces per core, so that a thread that starts late has less left to do."""
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""CPU cores available to this process."""
+CORES = int(os.environ.get(THREADS_VARIABLE) or count_cores())
+"""CPU cores that searches of this process use."""
 
 
 def share(work: Callable[[int, int], object], n: int, least: int = 1) -> None:

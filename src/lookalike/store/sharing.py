@@ -16,7 +16,7 @@ import secrets
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -66,7 +66,7 @@ class _Marker:
 def check_shared(path: Path) -> None:
     """Raise StoreError if folders of the collection at `path` are links and their files are not available.
 
-    Also if the files belong to another collection, or to the one of which this is a copy.
+    The same applies if the files belong to another collection, or if this collection is a copy.
     """
     links = [folder for folder in FOLDERS if (path / folder).is_symlink()]
     own = _read_marker(path)
@@ -98,7 +98,7 @@ def find_moving(path: Path) -> list[str]:
 
 
 def restore_folders(path: Path) -> None:
-    """Rename folders back that a killed command has left under a temporary name. Needs the writer lock."""
+    """Rename back the folders that a killed command left under a temporary name. Needs the writer lock."""
     with write_errors(path):
         for folder in find_moving(path):
             _aside(path, folder).rename(path / folder)
@@ -106,7 +106,7 @@ def restore_folders(path: Path) -> None:
 
 
 def record_collection(path: Path) -> None:
-    """Write the directory of a shared collection that was moved to its markers. Needs the writer lock."""
+    """Update the markers of a shared collection whose directory was moved. Needs the writer lock."""
     own, home = _read_marker(path), os.path.realpath(path)
     if own is not None and own.collection != home and (path / FOLDERS[0]).is_symlink():
         for folder in (Path(own.folder), path):
@@ -156,6 +156,7 @@ def unshare(store: "Store", progress: Progress = silent) -> ShareReport:
         for name in linked:
             make_folder(_aside(path, name))
     copies = _copy_files(store, {path / name: _aside(path, name) for name in linked}, "unsharing", progress)
+    check_shared(path)  # if the file system was unmounted in the meantime, files were not copied
     with write_errors(path):
         for name in linked:
             (path / name).unlink()
@@ -163,7 +164,7 @@ def unshare(store: "Store", progress: Progress = silent) -> ShareReport:
             sync_folder(path)
     _change_version(store)
     if _belongs(folder, own, os.path.realpath(path)):
-        _remove_copies(folder)
+        _remove_copies(folder, [f"{file.parent.name}/{file.name}" for file in store.vectors.files()])
     _remove_marker(path)
     return ShareReport(str(folder), *copies, time.monotonic() - started)
 
@@ -188,7 +189,7 @@ def _read_marker(folder: Path) -> _Marker | None:
         except (ValueError, TypeError, RecursionError):
             raise DamagedError(
                 f"{file} is damaged. The directory of the collection and the shared one have the same file:"
-                " replace it by the other."
+                " replace it with the other."
             ) from None
 
 
@@ -263,7 +264,7 @@ def _start(path: Path, folder: Path) -> _Marker:
     own = _read_marker(path)
     links = [name for name in FOLDERS if (path / name).is_symlink()]
     if own is None and links:
-        raise InputError(f"{path / links[0]} is a link. Replace it by the folder that it leads to, and try again.")
+        raise InputError(f"{path / links[0]} is a link. Replace it with the folder that it leads to, and try again.")
     if own is not None:
         if links == list(FOLDERS) and not any(_aside(path, name).exists() for name in FOLDERS):
             raise InputError(
@@ -361,19 +362,19 @@ def _copy(source: Path, target: Path) -> bool:
 
 
 def _change_version(store: "Store") -> None:
-    """Make other processes open the files again that they could not open while a folder was replaced."""
+    """Make other processes reopen the files that they could not open while a folder was replaced."""
     with store.transaction():
         pass
 
 
-def _remove_copies(folder: Path) -> None:
-    """Remove the files of the collection, the folders if they are then empty, and the marker."""
+def _remove_copies(folder: Path, names: Iterable[str]) -> None:
+    """Remove these files of the collection and unfinished ones, the folders if they are then empty, and the marker."""
     with write_errors(folder):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
         for name in FOLDERS:
-            with suppress(FileNotFoundError):
-                for file in (folder / name).iterdir():
-                    if file.is_file():
-                        file.unlink()
+            for part in (folder / name).glob("*.part"):
+                part.unlink(missing_ok=True)
             with suppress(OSError):  # a network file system keeps files that are open
                 (folder / name).rmdir()
     _remove_marker(folder)
