@@ -1,13 +1,23 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import cli
 from lookalike.collection import Collection, indexes, planning
-from lookalike.collection.planning import Machine, Workload, collection_workload, plan, recipe_workload, with_speed
+from lookalike.collection.planning import (
+    Machine,
+    Workload,
+    collection_workload,
+    plan,
+    plan_cluster,
+    recipe_workload,
+    slowest_seconds,
+    with_speed,
+)
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.index import leaves
@@ -223,6 +233,10 @@ def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):
             "--space plans for existing vectors",
         ),
         (["--ram", "2GB", "--items", "5", "--space", "deep"], "Leave out --space"),
+        (["--machines", "2"], "Give the number of pictures"),
+        (["--items", "5", "--machines", "0"], "--machines must be at least 1"),
+        (["--items", "5", "--machines", "2", "--cores-per-machine", "0"], "--cores-per-machine must be at least 1"),
+        (["--items", "5", "--cores-per-machine", "4"], "--cores-per-machine describes a cluster"),
     ],
 )
 def test_invalid_arguments_are_rejected(words, message, capsys, tmp_path, monkeypatch):
@@ -238,6 +252,70 @@ def test_library_calls_also_reject_invalid_arguments():
         plan(Workload(1, 1, 1), 0)
     with pytest.raises(InputError, match="latency must be above 0"):
         plan(Workload(1, 1, 1), 1e9, -1)
+    with pytest.raises(InputError, match="machines must be at least 1"):
+        plan_cluster(Workload(1, 1, 1), 0)
+
+
+@given(
+    items=ITEMS,
+    times=st.floats(1, 100),
+    machines=st.integers(1, 60),
+    more=st.integers(1, 60),
+    recipe=st.sampled_from(["deep", "deep-plain", "color"]),
+)
+@settings(deadline=None, max_examples=30)
+def test_a_cluster_needs_more_for_more_pictures_and_less_per_machine_with_more_machines(
+    items, times, machines, more, recipe
+):
+    workload = with_speed(recipe_workload(items, recipe), planning.REFERENCE_MACHINE)
+    larger = replace(workload, items=int(items * times))
+    few, many = plan_cluster(workload, machines), plan_cluster(larger, machines)
+    shared = plan_cluster(workload, machines + more)
+    assert many.rows_per_worker >= few.rows_per_worker >= shared.rows_per_worker
+    for small, large, spread in zip(few.ways, many.ways, shared.ways, strict=True):
+        for figure in ("memory", "feedback", "head", "disk", "core_hours", "search_s"):
+            assert getattr(large, figure) >= getattr(small, figure) * (1 - 1e-9)
+        for figure in ("memory", "feedback", "add_s"):
+            assert getattr(spread, figure) <= getattr(small, figure) * (1 + 1e-9)
+
+
+def test_the_slowest_of_more_shards_takes_longer_and_shards_on_one_core_add_up():
+    samples = np.random.default_rng(0).uniform(1, 2, 20)
+    slowest = [slowest_seconds(samples, n, n) for n in (1, 10, 100)]
+    assert slowest == sorted(slowest)
+    assert slowest[-1] == pytest.approx(samples.max(), rel=0.01)
+    assert slowest_seconds(samples, 40, 2) == pytest.approx(20 * samples.mean(), rel=0.1)
+
+
+def test_a_cluster_scans_small_shards_and_uses_leaves_in_large_ones():
+    small, large = (plan_cluster(Workload(n, 256, 1280), machines=2, cores=2) for n in (4 * 49_999, 4 * 50_000))
+    assert not way(small, "flat").feedback
+    assert way(large, "flat").feedback > 256 * 100_000
+    assert plan_cluster(Workload(100_000_000, 256, 1280), machines=10, ram=1e9).chosen is None
+    assert plan_cluster(Workload(100_000_000, 256, 1280), machines=10, ram=1e11).chosen == "flat"
+
+
+def test_the_plan_of_a_cluster_says_that_it_is_modelled(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["plan", "--items", "100M", "--machines", "10"]
+    assert cli.run(words) == 0
+    text = capsys.readouterr().out
+    assert "on 10 machines with 8 cores each" in text
+    assert "modelled: 80 workers with 1,250,000 vectors each" in text
+    assert "All figures are modelled" in text
+    assert "lookalike --cluster ADDRESS add FOLDER --recipe deep" in text
+    assert cli.run([*words, "--ram", "1GB"]) == 1
+    assert "of memory per machine" in capsys.readouterr().out
+    assert cli.run([*words, "--cores-per-machine", "16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() == {
+        "workload", "ram", "latency_s", "chosen", "notes", "machine", "ways",
+        "machines", "cores_per_machine", "rows_per_worker", "modelled",
+    }  # fmt: skip
+    assert (found["machines"], found["cores_per_machine"], found["rows_per_worker"]) == (10, 16, 625_000)
+    assert found["modelled"] is True
+    assert found["ram"] is None
+    assert {"memory", "feedback", "head", "disk", "add_s", "core_hours", "search_s", "round_s"} <= set(found["ways"][0])
 
 
 def test_units_are_case_insensitive():

@@ -49,18 +49,32 @@ def plan(
             "--measure", help="Measure this machine first (a second or two). Default: assume a typical machine."
         ),
     ] = False,
+    machines: Annotated[
+        int | None,
+        typer.Option("--machines", metavar="N", help="Model a cluster of this many machines; --ram is that of each."),
+    ] = None,
+    cores_per_machine: Annotated[
+        int | None,
+        typer.Option("--cores-per-machine", metavar="N", help="Cores per machine, one worker each. Default: 8."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Choose an index that fits in memory, and predict its cost.
 
-    The exit code is 1 if nothing fits.
+    The exit code is 1 if nothing fits. With --machines, all figures are modelled.
 
     \b
     Examples:
       lookalike plan --ram 2GB --items 10M
       lookalike plan --ram 8GB --items 1M --recipe color --latency 50ms --measure
       lookalike -c work.lookalike plan --ram 4GB
+      lookalike plan --items 100M --machines 10 --cores-per-machine 16
     """
+    for option, number in (("--machines", machines), ("--cores-per-machine", cores_per_machine)):
+        if number is not None and number < 1:
+            raise InputError(f"{option} must be at least 1. Got {number}.")
+    if cores_per_machine is not None and machines is None:
+        raise InputError("--cores-per-machine describes a cluster. Give its number of machines, such as --machines 10.")
     memory = indexes.installed_bytes() if ram is None else parse_bytes("--ram", ram)
     limit = None if latency is None else parse_seconds("--latency", latency)
     count = None if items is None else parse_count("--items", items)
@@ -68,10 +82,17 @@ def plan(
         raise InputError("--dim and --recipe both set the vector dimension. Give one of them.")
     if dim is not None and dim < 1:
         raise InputError(f"--dim must be at least 1. Got {dim}.")
-    speeds = planning.measure() if measure else planning.REFERENCE_MACHINE
+    one_core = machines is not None
+    speeds = planning.measure(one_core=one_core) if measure else planning.REFERENCE_MACHINE
     workload = _workload(where, count, dim, recipe, space)
-    workload = planning.with_speed(workload, speeds, _rate(workload) if measure else None)
-    made = planning.plan(workload, memory, limit, speeds)
+    workload = planning.with_speed(workload, speeds, _rate(workload, one_core) if measure else None)
+    made: planning.Plan
+    if machines is None:
+        made = planning.plan(workload, memory, limit, speeds)
+    else:
+        each = float("inf") if ram is None else memory
+        cores = cores_per_machine or planning.WORKER_CORES
+        made = planning.plan_cluster(workload, machines, cores, each, limit, speeds)
     if json:
         print_json(asdict(made) | {"machine": asdict(speeds) | {"measured": measure}})
     else:
@@ -151,10 +172,10 @@ def _stats(where: str) -> dict[str, Any] | None:
     return stats if stats["items"] and stats["spaces"] else None
 
 
-def _rate(workload: "planning.Workload") -> float | None:
+def _rate(workload: "planning.Workload", one_core: bool) -> float | None:
     """Return the measured speed of the feature in pictures per second; None if it cannot be measured."""
     try:
-        return planning.measure_recipe(workload.chain).pictures_per_s if workload.chain else None
+        return planning.measure_recipe(workload.chain, one_core=one_core).pictures_per_s if workload.chain else None
     except MissingError as error:
         print_note(str(error))
         return None
@@ -170,15 +191,33 @@ def _print_plan(made: "planning.Plan", where: str, speeds: "planning.Machine", m
         else "vectors"
     )
     limit = "" if made.latency_s is None else f", at most {human_seconds(made.latency_s)} per search"
-    print_line(
-        f"{many(workload.items, 'picture')} × {workload.dim} dimensions ({what})"
-        f" in {human_bytes(made.ram)} of memory{limit}"
-    )
+    cluster = made if isinstance(made, planning.ClusterPlan) else None
+    place = f"in {human_bytes(made.ram)} of memory"
+    if cluster:
+        each = "" if made.ram == float("inf") else f" and {human_bytes(made.ram)} of memory"
+        place = f"on {many(cluster.machines, 'machine')} with {many(cluster.cores_per_machine, 'core')}{each} each"
+    print_line(f"{many(workload.items, 'picture')} × {workload.dim} dimensions ({what}) {place}{limit}")
     origin = "measured now" if measured else "typical machine; use --measure to test yours"
     print_line(
-        f"machine: reads {speeds.memory / 1e9:.1f} GB/s, {speeds.product / 1e9:.0f} billion operations/s ({origin})"
+        f"{'core' if cluster else 'machine'}: reads {speeds.memory / 1e9:.1f} GB/s,"
+        f" {speeds.product / 1e9:.0f} billion operations/s ({origin})"
     )
     print_line()
+    if cluster:
+        _print_cluster(cluster)
+    else:
+        _print_ways(made)
+    for note in made.notes:
+        print_line()
+        print_line(note)
+    for way in made.ways:
+        if way.name == made.chosen:
+            print_line()
+            for command in way.commands:
+                print_line(complete_commands(command))
+
+
+def _print_ways(made: "planning.Plan") -> None:
     rows = [
         [
             f"{'*' if way.name == made.chosen else ' '} {way.name}",
@@ -193,14 +232,31 @@ def _print_plan(made: "planning.Plan", where: str, speeds: "planning.Machine", m
         for way in made.ways
     ]
     print_table(["  method", "memory", "disk", "add", "search", "round", "recall", "reason"], rows)
-    for note in made.notes:
-        print_line()
-        print_line(note)
-    for way in made.ways:
-        if way.name == made.chosen:
-            print_line()
-            for command in way.commands:
-                print_line(complete_commands(command))
+
+
+def _print_cluster(made: "planning.ClusterPlan") -> None:
+    workers = made.machines * made.cores_per_machine
+    print_line(f"modelled: {many(workers, 'worker')} with {made.rows_per_worker:,} vectors each")
+    print_line()
+    rows = [
+        [
+            f"{'*' if way.name == made.chosen else ' '} {way.name}",
+            human_bytes(way.memory),
+            human_bytes(way.feedback),
+            human_bytes(way.head),
+            human_bytes(way.disk),
+            "?" if way.add_s is None else human_seconds(way.add_s),
+            "?" if way.core_hours is None else f"{way.core_hours:,.0f}",
+            human_seconds(way.search_s),
+            human_seconds(way.round_s),
+            f"{way.recall:.2f}",
+            way.why,
+        ]
+        for way in made.ways
+        if isinstance(way, planning.ClusterWay)
+    ]
+    columns = ["memory", "feedback", "head", "disk", "add", "core-hours", "search", "round", "recall", "reason"]
+    print_table(["  method", *columns], rows)
 
 
 def _number(value: float | None) -> str:

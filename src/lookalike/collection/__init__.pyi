@@ -19,6 +19,7 @@ from .overview import Page as Page
 from .planning import Plan as Plan
 from .planning import Workload as Workload
 from .planning import plan as plan
+from .planning import plan_cluster as plan_cluster
 from .planning import recipe_workload as recipe_workload
 from .reexports import CORES as CORES
 from .reexports import LIMITS as LIMITS

@@ -11,11 +11,11 @@ value at the largest size. All constants are rounded.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import sqrt
-from typing import Any, Literal
+from math import inf, sqrt
+from typing import Any, Literal, TypeVar
 
 import cv2
 import numpy as np
@@ -34,6 +34,8 @@ from lookalike.recipes import RECIPES
 from lookalike.registry import create
 from lookalike.text import human_bytes, human_seconds
 from lookalike.types import Feature, needs_fit
+
+AnyWay = TypeVar("AnyWay", bound="Way")
 
 MATRIX_ROWS, MATRIX_COLUMNS = 2**17, 256
 """Size of the matrix that measures memory bandwidth: 128 MiB, more than most caches hold."""
@@ -174,6 +176,34 @@ ID_BYTES = 25
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
 """Bytes per row of the faiss structures, in memory and on disk."""
 
+# Constants of a cluster, measured by benchmarks/cluster_shards.py on 2026-11-18 (docs/experiments/plan.md).
+SHARD_POINT = CostCurve("memory", lambda n, d: (4 * d + 8) * n, 0.5, 1e-3)
+"""A search of one shard by a point, on one core while the others search as well."""
+# Most of the time is for the mask of allowed rows.
+SHARD_PLANE = CostCurve("memory", lambda n, d: 1000 * n + 200 * (d + 64) * n**0.6, 1.0, 3e-3)
+"""A search of one shard by a hyperplane, in leaves, without the marked rows."""
+POINT_RATIOS = (0.98, 0.98, 0.98, 0.98, 0.99, 0.99, 1.00, 1.00, 1.00, 1.00,
+                1.00, 1.00, 1.00, 1.01, 1.01, 1.01, 1.02, 1.02, 1.08, 1.12)  # fmt: skip
+PLANE_RATIOS = (0.91, 0.91, 0.92, 0.93, 0.93, 0.93, 0.93, 0.94, 0.96, 1.00,
+                1.00, 1.02, 1.02, 1.03, 1.03, 1.03, 1.04, 1.04, 1.04, 1.11)  # fmt: skip
+"""Times of 20 searches of a shard of 1M rows, divided by their median."""
+DRAWS = 1_000
+"""Number of simulated searches."""
+FANOUT_S, FANOUT_EACH_S = 5e-3, 6e-4
+"""To ask the workers and to merge their answers: fixed part, and CPU time of the head per worker."""
+HEAD_SEARCH_S, HEAD_MASK_S, HEAD_ROUND_S = 2e-11, 3e-10, 2e-9
+"""Work of the head per row of the collection: in a search, in a search with a filter, and in a feedback round."""
+ROUND_FIXED_S = 2e-2
+"""Work of the head in a feedback round, regardless of the number of rows: mainly training."""
+ROUND_SEARCHES = 3
+"""Searches of a feedback round: for the ranking, the estimate and the questions."""
+HEAD_PICTURE_S = 1.7e-4
+"""CPU seconds of the head per added picture: listing, messages, catalogue and segments."""
+NETWORK = 1.25e9
+"""Bytes per second that the head can send: 10 Gbit/s, assumed."""
+WORKER_CORES = 8
+"""Default number of cores, and so of workers, per machine of a cluster."""
+
 
 def pca_seconds(n: float, d: float, columns: float, machine: Machine) -> float:
     """Predict the seconds to project n rows of d dimensions to this number of columns."""
@@ -185,12 +215,15 @@ def leaves_bytes(d: float) -> float:
     return d + 30
 
 
-def measure(clock: Callable[[], float] = time.perf_counter) -> Machine:
+def measure(clock: Callable[[], float] = time.perf_counter, *, one_core: bool = False) -> Machine:
     """Measure this machine with the threads that NumPy uses: the best of a few runs, half a second in total.
 
     >>> measure().product > 0
     True
     """
+    if one_core:
+        with SINGLE_BLAS_THREAD:
+            return measure(clock)
     X = np.ones((MATRIX_ROWS, MATRIX_COLUMNS), np.float32)
     square, out = np.ones((PRODUCT_SIDE, PRODUCT_SIDE), np.float32), np.empty((PRODUCT_SIDE, PRODUCT_SIDE), np.float32)
     read_s = _best(lambda: X @ X[0], clock)
@@ -257,6 +290,24 @@ class Plan:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterWay(Way):
+    """A search method on a cluster: `memory`, `feedback` and `peak` are those of one machine. All is modelled."""
+
+    head: float = 0.0  # bytes of memory of the head
+    core_hours: float | None = None  # to read all pictures and extract their features
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan(Plan):
+    """The plan of a cluster with one worker per core; `ram` is that of one machine, inf if it does not matter."""
+
+    machines: int
+    cores_per_machine: int
+    rows_per_worker: int
+    modelled: bool = True
+
+
 def recipe_workload(items: int, recipe: str) -> Workload:
     """Return the workload of a number of pictures with a recipe, or with a pipeline `NAME = SPEC | SPEC`.
 
@@ -295,20 +346,42 @@ def plan(workload: Workload, ram: float, latency_s: float | None = None, machine
     >>> plan(small, ram=4e9).chosen, plan(large, ram=4e9).chosen, plan(large, ram=1.6e9).chosen
     ('flat', 'ivfpq', 'codes-128')
     """
-    for name, value in (("ram", ram), ("latency", latency_s)):
-        if value is not None and value <= 0:
-            raise InputError(f"{name} must be above 0. Got {value:g}.")
-    chosen: Way | None = None
-    ways = []
-    for way in _ways(workload, ram, machine):
-        why = _obstacle(way, ram, latency_s)
-        if not why and chosen is None:
-            chosen, why = way, "exact, and fits" if way.recall == 1 else "highest recall that fits"
-        elif not why and chosen is not None:
-            why = f"also fits, but {chosen.name} has a higher recall"
-        ways.append(replace(way, why=why))
+    _check_limits(ram, latency_s)
+    ways, chosen = _choose(_ways(workload, ram, machine), ram, latency_s)
     chosen_name = None if chosen is None else chosen.name
     return Plan(workload, ram, latency_s, tuple(ways), chosen_name, tuple(_notes(workload, ways, chosen, ram)))
+
+
+def plan_cluster(
+    workload: Workload,
+    machines: int,
+    cores: int = WORKER_CORES,
+    ram: float = inf,
+    latency_s: float | None = None,
+    machine: Machine = REFERENCE_MACHINE,
+    seed: int = 0,
+) -> ClusterPlan:
+    """Model a cluster of machines with this number of cores and `ram` bytes each; `machine` is the speed of one core.
+
+    >>> plan_cluster(Workload(100_000_000, 256, 1280), machines=10).rows_per_worker
+    1250000
+    """
+    _check_limits(ram, latency_s)
+    for name, value in (("machines", machines), ("cores per machine", cores)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1. Got {value}.")
+    ways, chosen = _choose(_cluster_ways(workload, machines, cores, machine, seed), ram, latency_s)
+    return ClusterPlan(
+        workload,
+        ram,
+        latency_s,
+        tuple(ways),
+        None if chosen is None else chosen.name,
+        tuple(_cluster_notes(ways, chosen, machines * cores)),
+        machines,
+        cores,
+        -(-workload.items // (machines * cores)),
+    )
 
 
 def search_seconds(kind: str, n: int, width: float, machine: Machine = REFERENCE_MACHINE) -> float:
@@ -317,6 +390,110 @@ def search_seconds(kind: str, n: int, width: float, machine: Machine = REFERENCE
     `width` is the dimension of the vectors for "flat", "hnsw" and "ivfpq", or the bytes of a code for "itq" and "pq".
     """
     return CURVES[f"search-{kind}"].seconds(n, width, machine)
+
+
+def slowest_seconds(samples: Sequence[float], n: int, cores: int, seed: int = 0) -> float:
+    """Median seconds until n shards on this number of cores have answered, from sampled seconds of one shard.
+
+    Shards on the same core run one after the other.
+
+    >>> slowest_seconds([1.0], n=4, cores=2)
+    2.0
+    """
+    each = -(-n // cores)
+    drawn = np.random.default_rng(seed).choice(samples, (DRAWS, min(n, cores), each))
+    return float(np.median(drawn.sum(axis=2).max(axis=1)))
+
+
+def _check_limits(ram: float, latency_s: float | None) -> None:
+    for name, value in (("ram", ram), ("latency", latency_s)):
+        if value is not None and value <= 0:
+            raise InputError(f"{name} must be above 0. Got {value:g}.")
+
+
+def _choose(ways: Iterable[AnyWay], ram: float, latency_s: float | None) -> tuple[list[AnyWay], AnyWay | None]:
+    """Choose the first search method that can be used; add the reasons to all."""
+    chosen: AnyWay | None = None
+    explained = []
+    for way in ways:
+        why = _obstacle(way, ram, latency_s)
+        if not why and chosen is None:
+            chosen, why = way, "exact, and fits" if way.recall == 1 else "highest recall that fits"
+        elif not why and chosen is not None:
+            why = f"also fits, but {chosen.name} has a higher recall"
+        explained.append(replace(way, why=why))
+    return explained, chosen
+
+
+def _cluster_ways(workload: Workload, machines: int, cores: int, machine: Machine, seed: int) -> Iterator[ClusterWay]:
+    """Yield the search methods of a cluster, in order of preference."""
+    n, workers = workload.items, machines * cores
+    rows = -(-n // workers)
+    slower = REFERENCE_MACHINE.product / machine.product
+    no_leaves = 0.0  # the head stores none, because the workers build their own
+    here = {way.name: way for way in _ways(replace(workload, feature_s=0.0), no_leaves, machine)}
+    smooth = bool(workload.chain) and is_smooth(workload.chain[-1])
+    for name, way in here.items():
+        if name in ANN_BYTES:
+            continue
+        coder, bits, _ = CODE_WAYS.get(name) or (name, 0, 1.0)
+        feedback_dim = workload.feature_dim if bits else workload.dim
+        feedback_bytes = float(ID_BYTES if bits or smooth else 0)  # codes and smoothed vectors are other rows
+        plane_s = CURVES["round-flat"].seconds(rows, feedback_dim, machine) / 4
+        if rows >= LEAVES_MIN:
+            plane_s = SHARD_PLANE.seconds(rows, feedback_dim, machine)
+            feedback_bytes += leaves_bytes(feedback_dim)
+        point_s = SHARD_POINT.seconds(rows, workload.dim, machine)
+        if bits:
+            point_s = search_seconds(coder, rows, bits // 8, machine)
+        point_s, plane_s = (
+            slowest_seconds([median_s * ratio for ratio in ratios], workers, workers, seed)
+            for median_s, ratios in ((point_s, POINT_RATIOS), (plane_s, PLANE_RATIOS))
+        )
+        fanout_s = FANOUT_S + workers * FANOUT_EACH_S
+        mask_s = n * (HEAD_MASK_S + 1 / 8 / NETWORK)
+        memory = cores * PROCESS_BYTES + (way.memory - PROCESS_BYTES) / machines
+        built = here[choose(n)] if name == "flat" else way  # what the head builds after the pictures are described
+        after_s = (built.add_s or 0.0) - n * PICTURE_S * slower
+        describe_s = None if workload.feature_s is None else n * (workload.feature_s + PICTURE_S * slower)
+        add_s = None if describe_s is None else max(describe_s / workers, n * HEAD_PICTURE_S * slower) + after_s
+        yield ClusterWay(
+            name=name,
+            memory=memory,
+            feedback=n / machines * feedback_bytes,
+            peak=cores * PROCESS_BYTES + leaves_peak(n / machines, feedback_dim) if rows >= LEAVES_MIN else memory,
+            disk=built.disk,
+            add_s=add_s,
+            search_s=point_s + fanout_s + n * HEAD_SEARCH_S,
+            round_s=ROUND_SEARCHES * (plane_s + fanout_s + mask_s) + ROUND_FIXED_S + n * HEAD_ROUND_S,
+            recall=way.recall,
+            commands=tuple(command.replace("lookalike", "lookalike --cluster ADDRESS", 1) for command in way.commands),
+            made=True,
+            head=max(built.peak, PROCESS_BYTES + n * ID_BYTES * (2 if feedback_bytes else 1)),
+            core_hours=None if describe_s is None else describe_s / 3600,
+        )
+
+
+def _cluster_notes(ways: Sequence[ClusterWay], chosen: ClusterWay | None, workers: int) -> Iterator[str]:
+    """Yield notes for the user."""
+    yield (
+        "All figures are modelled from measurements of single shards and of clusters with up to 4 workers; see"
+        " docs/experiments/plan.md."
+    )
+    if chosen is None:
+        needed = min(max(way.memory, way.peak) for way in ways)
+        fastest_s = min(way.search_s for way in ways)
+        yield (
+            f"Nothing fits. The smallest way needs {human_bytes(needed)} of memory per machine, the fastest"
+            f" {human_seconds(fastest_s)} per search. Use more machines."
+        )
+    elif chosen.add_s is not None and chosen.core_hours is not None:
+        describe_s = 3600 * chosen.core_hours / workers
+        if chosen.add_s > 2 * describe_s:
+            yield (
+                f"The workers extract the features in {human_seconds(describe_s)}. The add takes longer because of the"
+                " work of the head, which more machines do not make faster."
+            )
 
 
 def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
@@ -479,13 +656,13 @@ class RecipeSpeed:
     pictures_per_s: float
 
 
-def measure_recipe(chain: Sequence[str]) -> RecipeSpeed:
+def measure_recipe(chain: Sequence[str], *, one_core: bool = False) -> RecipeSpeed:
     """Estimate the speed of a recipe from a few generated pictures, in about a second; transforms are not timed.
 
     The work of the reading processes is divided by the number of cores; other work is not. Raises MissingError if the
     weights of a network are missing.
     """
-    feature, rate = _rate(chain[0])
+    feature, rate = _rate(chain[0], 1 if one_core else count_cores())
     dim = feature.dim
     for spec in chain[1:]:
         dim = min(dim, getattr(create("transform", spec), "dim", dim))
@@ -493,7 +670,7 @@ def measure_recipe(chain: Sequence[str]) -> RecipeSpeed:
 
 
 @cache
-def _rate(spec: str) -> tuple[Feature, float]:
+def _rate(spec: str, cores: int) -> tuple[Feature, float]:
     """Return a feature, and the number of pictures per second that it processes."""
     feature: Feature = create("feature", spec)
     files = _generated_files()
@@ -514,7 +691,7 @@ def _rate(spec: str) -> tuple[Feature, float]:
         feature.describe(prepared)
         describe_s = (time.perf_counter() - start) / TIMED_PICTURES
     parallel_s = prepare_s + describe_s if feature.by_picture else prepare_s
-    return feature, 1 / (parallel_s / count_cores() + (prepare_s + describe_s - parallel_s))
+    return feature, 1 / (parallel_s / cores + (prepare_s + describe_s - parallel_s))
 
 
 @cache
