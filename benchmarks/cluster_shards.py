@@ -158,16 +158,14 @@ def time_shard(shard: shards.Shard, with_leaves: bool, seed: int) -> dict[str, l
     (part,) = shard
     _, X = map_rows(Path(part.file), part.shape, part.dtype)
     points, planes = make_queries(X[: part.stop], seed)
-    keep = np.ones(len(flat), np.bool_)
-    keep[np.random.default_rng(seed).integers(0, len(keep), MARKS)] = False
-    mask = np.packbits(keep)
-    reader.search(shard, points[0], K, None, None)  # reads the files
-    found = {"point": [timed(lambda q=q: reader.search(shard, q, K, None, None)) for q in points]}
+    marked = np.unique(np.random.default_rng(seed).choice(flat.row_ids, MARKS))
+    reader.search(shard, points[0], K, None, None, None)  # reads the files
+    found = {"point": [timed(lambda q=q: reader.search(shard, q, K, None, None, None)) for q in points]}
     if with_leaves:
         add_leaves(shard)
         for kind in ("maximum", "frontier"):
-            reader.search(shard, planes[0].of_kind(kind), K, mask, None)  # compiles
-        found["plane"] = [timed(lambda q=q: reader.search(shard, q, K, mask, None)) for q in planes]
+            reader.search(shard, planes[0].of_kind(kind), K, None, marked, None)  # compiles
+        found["plane"] = [timed(lambda q=q: reader.search(shard, q, K, None, marked, None)) for q in planes]
     return found
 
 
@@ -232,6 +230,12 @@ def open_block(file: Path, rows: int, options: argparse.Namespace) -> tuple[Flat
     return flat, Block(ids, X, None, 0, str(target).encode(), file=target)
 
 
+def sharded(flat: Flat, block: Block, n: int, cluster: Cluster) -> shards.ShardedIndex:
+    """An index with n shards, which can be more than there are workers."""
+    cluster._calls._most = n
+    return shards.ShardedIndex(flat, [block], cluster._calls)
+
+
 def measure_fanout(file: Path, options: argparse.Namespace) -> None:
     """Time searches of a few rows."""
     flat, block = open_block(file, FANOUT_ROWS, options)
@@ -240,7 +244,7 @@ def measure_fanout(file: Path, options: argparse.Namespace) -> None:
     for workers, counts in ((2, [2]), (4, [4, 16, 64])):
         with started(workers) as cluster:
             for n in counts:
-                index = shards.ShardedIndex(flat, [block], n, cluster._answers)
+                index = sharded(flat, block, n, cluster)
                 for kind, queries, exclude in (("point", points, None), ("plane", planes, np.arange(MARKS))):
                     index.search(queries[0], K, exclude=exclude)
                     times = [timed(lambda i=index, q=q, e=exclude: i.search(q, K, exclude=e)) for q in queries]
@@ -295,10 +299,19 @@ class Canned:
         return Hits(self._random.permutation(ids)[None], np.linspace(-1, 1, len(ids), dtype=np.float32)[None], k)
 
 
-class NoAnswers:
+class NoCalls:
     """Stands for the workers: prepares every message, and sends none."""
 
-    def gather(self, n: int, ask: Any, search_here: Any) -> list[Hits]:  # noqa: ARG002 — as `Answers`
+    def __init__(self, n: int):
+        self._n = n
+
+    def readers(self) -> dict[str, Any]:
+        return {"worker": None}
+
+    def most_workers(self) -> int:
+        return self._n
+
+    def gather(self, n: int, ask: Any, search_here: Any, readers: Any) -> list[Hits]:  # noqa: ARG002 — as `ShardCalls`
         hits = Hits(np.arange(K)[None], np.zeros((1, K), np.float32), 0)
 
         class Reader:
@@ -337,7 +350,7 @@ def time_head(file: Path, options: argparse.Namespace) -> list[dict[str, float]]
         canned.read = 0
         rounds = [timed(lambda i=i, c=canned, m=marks: run_round(c, m, seed=i)) for i in range(ROUNDS)]
         block = Block(ids[:rows], X[:rows], None, 0, b"", file=file)
-        index = shards.ShardedIndex(flat, [block], 64, NoAnswers())  # type: ignore[arg-type]
+        index = shards.ShardedIndex(flat, [block], NoCalls(64))  # type: ignore[arg-type]
         point = PointQuery(X[:1])
         masks = [timed(lambda i=index, m=marks, p=point: i.search(p, K, exclude=m.ids)) for _ in range(5)]
         plain = [timed(lambda i=index, p=point: i.search(p, K)) for _ in range(5)]
@@ -373,8 +386,8 @@ def check_model(file: Path, options: argparse.Namespace) -> None:
             started(n) as cluster,
             ProcessPoolExecutor(min(n, cores), mp_context=multiprocessing.get_context("spawn")) as pool,
         ):
-            index = Counted(flat, [block], n, cluster._answers)
-            fanout = shards.ShardedIndex(few, [few_block], n, cluster._answers)
+            index = Counted(flat, [block], cluster._calls)
+            fanout = sharded(few, few_block, n, cluster)
             index.search(planes[0], K, exclude=marked)  # starts to build leaves
             while not all(cluster._client.run(leaves_ready).values()):
                 time.sleep(2)
@@ -428,10 +441,8 @@ def open_queries(shard: shards.Shard, rows: int, seed: int) -> dict[str, list[An
 def time_one(shard: shards.Shard, rows: int, seed: int, kind: str, number: int) -> float:
     """Seconds of one query in one shard."""
     query = open_queries(shard, rows, seed)[kind][number]
-    keep = np.ones(shard[0].stop, np.bool_)
-    keep[:MARKS] = False
-    mask = np.packbits(keep) if kind == "plane" else None
-    return timed(lambda: READER.search(shard, query, K, mask, None))[0]
+    exclude = np.arange(MARKS) if kind == "plane" else None
+    return timed(lambda: READER.search(shard, query, K, None, exclude, None))[0]
 
 
 CASES = {

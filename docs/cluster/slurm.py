@@ -17,7 +17,7 @@ cluster = SLURMCluster(
     walltime="12:00:00",
     protocol="tls://",
     security=Security(),
-    scheduler_options={"port": 8786},
+    scheduler_options={"port": 8786, "dashboard_address": "127.0.0.1:0"},
     worker_extra_args=["--memory-limit", "0"],  # mapped files count as a worker's memory, although they are not
     job_script_prologue=["export DASK_CONFIG=/shared/lookalike/dask"],  # a folder with tls.yaml that all machines see
 )

@@ -215,17 +215,27 @@ def connect(address: str, security: Security | None) -> Client:
     try:
         with socket.create_connection((parts.hostname, parts.port), CONNECT_S):
             pass  # a client that cannot connect would leave a thread behind
-        return Client(
-            address,
-            timeout=CONNECT_S,
-            security=security,
-            set_as_default=False,
-            direct_to_workers=True,  # searches do not pass through the scheduler
-        )
+        made: list[Client] = []
+        thread = threading.Thread(target=lambda: made.append(_make_client(address, security)), daemon=True)
+        thread.start()
+        thread.join(2 * CONNECT_S)  # dask does not limit the time for an answer of a server that accepts connections
+        if not made:
+            raise TimeoutError("it does not answer like a dask scheduler")
+        return made[0]
     except (OSError, ValueError) as error:
         raise ClusterError(
             f"Cannot connect to {address}: {str(error).rstrip('.')}. To start a cluster, run: lookalike cluster start"
         ) from None
+
+
+def _make_client(address: str, security: Security | None) -> Client:
+    return Client(
+        address,
+        timeout=CONNECT_S,
+        security=security,
+        set_as_default=False,
+        direct_to_workers=True,  # searches do not pass through the scheduler
+    )
 
 
 def check_address(address: str) -> Security | None:

@@ -87,6 +87,7 @@ def run_worker(
     the address each time that the workers have joined, and `failed` with the reason each time that they cannot.
     """
     security = check_address(address)
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     host = urlsplit(address).hostname if urlsplit(address).hostname in LOOPBACK else None
 
     async def serve() -> None:

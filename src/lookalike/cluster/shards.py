@@ -105,18 +105,25 @@ class ShardReader:
     """Searches shards; a dask actor, one per worker and client."""
 
     def search(
-        self, shard: Shard, query: Query, k: int, keep: NDArray[np.uint8] | None, effort: float | str | None
+        self,
+        shard: Shard,
+        query: Query,
+        k: int,
+        keep: NDArray[np.uint8] | None,
+        exclude: Ids | None,
+        effort: float | str | None,
     ) -> Hits:
-        """Return the k best rows of a shard; `keep` are the allowed rows as packed bits.
+        """Return the k best rows of a shard; `keep` are the allowed rows as packed bits, `exclude` ids to leave out.
 
         The answer is exact, except that of a hyperplane query to a large shard whose leaves are built (see `Leaves`).
         """
         index = open_shard(shard)
         mask = None if keep is None else np.unpackbits(keep, count=len(index)).astype(np.bool_)
         leaves = find_leaves(shard) if isinstance(query, HyperplaneQuery) and effort != "exact" else None
-        if leaves is None:
-            return index.search_rows(query, k, mask)
-        return leaves.search(query, k, among=None if mask is None else np.sort(index.row_ids[mask]), effort=effort)
+        if leaves is not None:
+            among = None if mask is None else np.sort(index.row_ids[mask])
+            return leaves.search(query, k, among=among, exclude=exclude, effort=effort)
+        return index.search(query, k, exclude=exclude) if mask is None else index.search_rows(query, k, mask)
 
 
 def open_shard(shard: Shard) -> ExactIndex:
@@ -226,13 +233,13 @@ class ShardedIndex:
         if not readers or (among is not None and len(among) <= HERE_MAX):
             return self._index.search(query, k, among=among, exclude=exclude)
         allowed = self._index.allowed(exclude, among)
-        unfiltered = bool(allowed.all())
+        unfiltered = among is None and len(self._index) == len(allowed)  # then a few excluded ids are cheaper than bits
         shards = self._cut(self._calls.most_workers())
 
         def ask(reader: Any, number: int) -> Awaitable[Hits]:
             shard, rows = shards[number]
             keep = None if unfiltered else np.packbits(np.concatenate([allowed[part] for part in rows]))
-            return reader.search(shard, query, k, keep, effort)  # type: ignore[no-any-return]
+            return reader.search(shard, query, k, keep, exclude if unfiltered else None, effort)  # type: ignore[no-any-return]
 
         def search_here(number: int) -> Hits:
             keep = np.zeros_like(allowed)

@@ -453,8 +453,7 @@ def _cluster_ways(workload: Workload, machines: int, cores: int, machine: Machin
         fanout_s = FANOUT_S + workers * FANOUT_EACH_S
         mask_s = n * (HEAD_MASK_S + 1 / 8 / NETWORK)
         memory = cores * PROCESS_BYTES + (way.memory - PROCESS_BYTES) / machines
-        built = here[choose(n)] if name == "flat" else way  # what the head builds after the pictures are described
-        after_s = (built.add_s or 0.0) - n * PICTURE_S * slower
+        after_s = (way.add_s or 0.0) - n * PICTURE_S * slower  # such as the neighbour graph, on the head
         describe_s = None if workload.feature_s is None else n * (workload.feature_s + PICTURE_S * slower)
         add_s = None if describe_s is None else max(describe_s / workers, n * HEAD_PICTURE_S * slower) + after_s
         yield ClusterWay(
@@ -462,14 +461,14 @@ def _cluster_ways(workload: Workload, machines: int, cores: int, machine: Machin
             memory=memory,
             feedback=n / machines * feedback_bytes,
             peak=cores * PROCESS_BYTES + leaves_peak(n / machines, feedback_dim) if rows >= LEAVES_MIN else memory,
-            disk=built.disk,
+            disk=way.disk,
             add_s=add_s,
             search_s=point_s + fanout_s + n * HEAD_SEARCH_S,
             round_s=ROUND_SEARCHES * (plane_s + fanout_s + mask_s) + ROUND_FIXED_S + n * HEAD_ROUND_S,
             recall=way.recall,
             commands=tuple(command.replace("lookalike", "lookalike --cluster ADDRESS", 1) for command in way.commands),
             made=True,
-            head=max(built.peak, PROCESS_BYTES + n * ID_BYTES * (2 if feedback_bytes else 1)),
+            head=max(way.peak, PROCESS_BYTES + n * ID_BYTES * (2 if feedback_bytes else 1)),
             core_hours=None if describe_s is None else describe_s / 3600,
         )
 
@@ -616,8 +615,7 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         yield (
             f"Nothing fits. The smallest way needs {human_bytes(least_memory)} of memory, the fastest"
             f" {human_seconds(fastest_s)} per search. Use fewer pictures, a recipe with shorter vectors (--recipe"
-            ' "small = efficientnet() | pca(dim=64)"), or a larger machine. A collection cannot be spread over several'
-            " machines."
+            ' "small = efficientnet() | pca(dim=64)"), a larger machine, or several machines (--machines).'
         )
         return
     if workload.items >= LEAVES_MIN and not chosen.feedback:
@@ -632,8 +630,8 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         )
     if workload.items > MEASURED_MAX:
         yield (
-            f"These figures are extrapolated: nothing above {MEASURED_MAX:,} pictures was measured. A collection cannot"
-            " be spread over several machines."
+            f"These figures are extrapolated: nothing above {MEASURED_MAX:,} pictures was measured. To plan for"
+            " several machines: lookalike plan --machines N"
         )
     if chosen.add_s is not None and chosen.add_s > LONG_ADD_S:
         yield f"Adding takes about {human_seconds(chosen.add_s)}. You can stop it and resume it at any time."
