@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice, product
 
+import dask
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ N = 3_000
 
 
 @contextmanager
-def started(workers, port=0):
+def started(workers, host="127.0.0.1"):
     """Run a scheduler and workers in this process and its children; yield the address."""
     found, ready, stop = [], threading.Event(), threading.Event()
 
@@ -40,7 +42,7 @@ def started(workers, port=0):
         found.append(address)
         ready.set()
 
-    thread = threading.Thread(target=processes.start, args=(workers, "127.0.0.1", port, report, stop))
+    thread = threading.Thread(target=processes.start, args=(workers, host, 0, report, stop))
     thread.start()
     try:
         assert ready.wait(120)
@@ -357,10 +359,29 @@ def test_a_missing_scheduler_and_a_cluster_without_workers_are_clear_errors(monk
     with pytest.raises(ClusterError, match=r"Cannot connect to tcp://127.0.0.1:9: .* run: lookalike cluster start"):
         Cluster("tcp://127.0.0.1:9")
     with (
+        socket.create_server(("127.0.0.1", 0)) as mute,  # accepts connections but never answers
+        pytest.raises(ClusterError, match="Cannot connect to"),
+    ):
+        Cluster(f"tcp://127.0.0.1:{mute.getsockname()[1]}")
+    with (
         started(0) as address,
         pytest.raises(ClusterError, match=r"has no workers\. Start some: lookalike cluster worker"),
     ):
         Cluster(address)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_addresses_of_other_machines_use_tls(tmp_path):
+    key, cert = str(tmp_path / "cluster.key"), str(tmp_path / "cluster.crt")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=lookalike"]
+    subprocess.run([*words, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    tls = {"distributed.comm.tls.ca-file": cert}
+    for part in ("scheduler", "worker", "client"):
+        tls |= {f"distributed.comm.tls.{part}.cert": cert, f"distributed.comm.tls.{part}.key": key}
+    with dask.config.set(tls), started(1, host="127.0.0.2") as address:
+        assert address.startswith("tls://127.0.0.2:")
+        with Cluster(address) as cluster:
+            assert [worker[:6] for worker in cluster.workers()] == ["tls://"]
 
 
 @contextmanager

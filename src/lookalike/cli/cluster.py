@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Wait, Where, used_cluster
+from lookalike.cli.options import Json, Wait, Where, opened, used_cluster
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError
 from lookalike.text import human_bytes, many
@@ -172,7 +171,7 @@ def share(
       lookalike cluster share /mnt/shared/photos
       lookalike -c work.lookalike cluster share /mnt/shared/work --json
     """
-    with lookalike.Collection(where, wait_s=wait) as collection, bars() as progress:
+    with opened(where, wait=wait, local=True) as collection, bars() as progress:
         report = collection.share(folder, progress)
     return _print_report(report, json)
 
@@ -188,7 +187,7 @@ def unshare(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
     Examples:
       lookalike cluster unshare
     """
-    with lookalike.Collection(where, wait_s=wait) as collection, bars() as progress:
+    with opened(where, wait=wait, local=True) as collection, bars() as progress:
         report = collection.unshare(progress)
     return _print_report(report, json)
 

@@ -90,10 +90,12 @@ def used_cluster() -> str | None:
 
 
 @contextmanager
-def opened(where: str, *, create: bool = False, wait: float = 0.0) -> Iterator["lookalike.Collection"]:
-    """Open the collection of a command, on the cluster if one was given. This loads NumPy."""
+def opened(
+    where: str, *, create: bool = False, wait: float = 0.0, local: bool = False
+) -> Iterator["lookalike.Collection"]:
+    """Open the collection of a command, on the cluster if one was given, unless `local`. This loads NumPy."""
     with (
-        cluster.Cluster(_cluster[0]) if _cluster else nullcontext() as executor,
+        cluster.Cluster(_cluster[0]) if _cluster and not local else nullcontext() as executor,
         lookalike.Collection(where, create=create, wait_s=wait, cluster=executor) as collection,
     ):
         yield collection

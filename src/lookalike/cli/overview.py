@@ -38,7 +38,7 @@ def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
       lookalike items
       lookalike items --label cat --since 2024-01-01 --json
     """
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         if json:
             collection.export(sys.stdout, format="json", filter=filter)
             return 0
@@ -78,7 +78,7 @@ def stats(
         return _print_steps(where, steps, json)
     if speed:
         return _print_speeds(where, json)
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         found = collection.stats()
     if json:
         print_json(found)
@@ -113,7 +113,7 @@ def _space_line(space: dict[str, Any]) -> str:
 
 
 def _print_speeds(where: Where, json: bool) -> int:
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         rows = collection.speeds()
     if json:
         print_json(rows)
@@ -127,7 +127,7 @@ def _print_speeds(where: Where, json: bool) -> int:
 
 
 def _print_steps(where: Where, space: str, json: bool) -> int:
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         rows = [asdict(row) for row in collection.score_steps(space)]
     if json:
         print_json(rows)
@@ -164,7 +164,7 @@ def map_(
     """
     if plot is not None:
         show.check_sheet(plot)
-    with opened(where) as collection, bars(lines=True) as progress:
+    with opened(where, local=True) as collection, bars(lines=True) as progress:
         drawn = collection.map(space, points=points, progress=progress)
         if plot is not None:
             items = collection.get(drawn.ids.tolist())
@@ -208,7 +208,7 @@ def export(
       lookalike export vectors.npz --space deep
     """
     chosen = format or _FORMATS.get(os.path.splitext(target)[1].lower(), "json")
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         if target == "-":
             if json and chosen not in ("json", "coco"):
                 raise InputError(f"--json and --format {chosen} cannot both write to standard output. Give a FILE.")

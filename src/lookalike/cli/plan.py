@@ -165,7 +165,7 @@ def _workload(
 def _stats(where: str) -> dict[str, Any] | None:
     """Return the statistics of the collection; None if it does not exist or is empty."""
     try:
-        with opened(where) as collection:
+        with opened(where, local=True) as collection:
             stats = collection.stats()
     except NoCollectionError:
         return None

@@ -124,7 +124,7 @@ def add(
     Examples:
       lookalike token add anna --role judge
     """
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         made = access.Access(collection.path).add(name, role)
     if not json:
         print_note(f"Token of {name} ({role}). It is not shown again:")
@@ -140,7 +140,7 @@ def list_(where: Where, json: Json = False) -> int:
     Examples:
       lookalike token list --json
     """
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         entries = access.Access(collection.path).entries()
     if json:
         print_json([{"name": entry.name, "role": entry.role, "added_at": entry.added_at} for entry in entries])
@@ -160,7 +160,7 @@ def remove(name: Person, where: Where, json: Json = False) -> int:
     Examples:
       lookalike token remove anna
     """
-    with opened(where) as collection:
+    with opened(where, local=True) as collection:
         access.Access(collection.path).remove(name)
     print_either(json, f"Removed the token of {name}.", removed=name)
     return 0

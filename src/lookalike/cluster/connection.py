@@ -1,5 +1,6 @@
 """`Cluster`: the connection of a collection to a dask scheduler; implements `Executor`."""
 
+import queue
 import socket
 import threading
 import time
@@ -212,30 +213,33 @@ class Cluster:
 def connect(address: str, security: Security | None) -> Client:
     """Connect to the scheduler at an address."""
     parts = urlsplit(address)
+    found: queue.SimpleQueue[Client | Exception] = queue.SimpleQueue()
     try:
         with socket.create_connection((parts.hostname, parts.port), CONNECT_S):
             pass  # a client that cannot connect would leave a thread behind
-        made: list[Client] = []
-        thread = threading.Thread(target=lambda: made.append(_make_client(address, security)), daemon=True)
-        thread.start()
-        thread.join(2 * CONNECT_S)  # dask does not limit the time for an answer of a server that accepts connections
-        if not made:
-            raise TimeoutError("it does not answer like a dask scheduler")
-        return made[0]
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"Cannot connect to {address}: {str(error).rstrip('.')}. To start a cluster, run: lookalike cluster start"
-        ) from None
+        # In a thread, because dask does not limit the time for the answer of a server that accepts connections.
+        threading.Thread(target=lambda: found.put(_make_client(address, security)), daemon=True).start()
+        client = found.get(timeout=2 * CONNECT_S)
+    except (OSError, queue.Empty) as error:
+        client = error
+    if isinstance(client, Exception):
+        reason = str(client).rstrip(".") or "it does not answer like a dask scheduler"
+        raise ClusterError(f"Cannot connect to {address}: {reason}. To start a cluster, run: lookalike cluster start")
+    return client
 
 
-def _make_client(address: str, security: Security | None) -> Client:
-    return Client(
-        address,
-        timeout=CONNECT_S,
-        security=security,
-        set_as_default=False,
-        direct_to_workers=True,  # searches do not pass through the scheduler
-    )
+def _make_client(address: str, security: Security | None) -> Client | Exception:
+    """Return a connected client, or the error."""
+    try:
+        return Client(
+            address,
+            timeout=CONNECT_S,
+            security=security,
+            set_as_default=False,
+            direct_to_workers=True,  # searches do not pass through the scheduler
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        return error
 
 
 def check_address(address: str) -> Security | None:
