@@ -218,8 +218,8 @@ def test_the_bytes_read_ahead_are_limited_and_results_contain_none(good, monkeyp
 
 
 def test_large_files_end_their_batch():
-    sizes = [1, 1, workers.BATCH_BYTES, workers.BATCH_BYTES, 1]
-    batches = workers._batches(Entry(str(i), size, 0) for i, size in enumerate(sizes))
+    sizes = [1, 1, 1_000, 1_000, 1]
+    batches = workers.make_batches([Entry(str(i), size, 0) for i, size in enumerate(sizes)], 8, 1_000)
     assert [[entry.size for entry in batch] for batch in batches] == [sizes[:3], sizes[3:4], sizes[4:]]
 
 
