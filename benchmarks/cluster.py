@@ -5,9 +5,9 @@
 
 `overhead` searches random rows: once in this process and once on the workers, alternately; medians. `empty` is a search
 of so few rows that only messages count. `round` is a round of feedback with 20 marks. `add` adds a folder of pictures
-(by default synthetic ones) with 1, 2, 4 and more workers; `share` is the throughput as a share of what the cores
-allow, which is the throughput of one worker times the smaller of workers and cores. `kills` kills a random worker
-before each search and counts the answers that differ from those of one process.
+(by default synthetic ones) in one process, which uses all cores, and with 1, 2, 4 and more workers; `ratio` is the
+throughput relative to one process. A worker reads pictures in a second process, so it uses up to two cores. `kills`
+kills a random worker before each search and counts the answers that differ from those of one process.
 """
 
 import argparse
@@ -29,7 +29,6 @@ import numpy as np
 from lookalike import Collection
 from lookalike.cluster import Cluster, connection, processes, shards
 from lookalike.images.demo import draw_folder
-from lookalike.images.workers import count_cores
 from lookalike.store.items import Item
 
 REPEATS = 30
@@ -129,26 +128,24 @@ def row(name: str, rows: int, workers: int, one: float, many: float) -> dict[str
 
 
 def add(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the throughput of add with a growing number of workers."""
+    """Yield the throughput of add in one process that uses all cores, then with a growing number of workers."""
     pictures = Path(options.pictures or folder / "pictures")
     if options.pictures is None:
         draw_folder(pictures, options.per_kind)
-    first = 0.0
+    one = time_add(pictures, folder / "one", options.recipe, None)
+    yield {"case": "add", "workers": "one process", "pictures/s": round(one, 1), "ratio": 1.0}
     for workers in [2**i for i in range(options.workers.bit_length()) if 2**i <= options.workers]:
-        with started(workers) as cluster, Collection(folder / f"added-{workers}", create=True, cluster=cluster) as made:
-            some, *others = sorted(path for path in pictures.iterdir() if path.is_dir())
-            made.add(some, recipes=[options.recipe])  # the workers load the network
-            start = time.perf_counter()
-            report = made.add(*others)
-            rate = report.added / (time.perf_counter() - start)
-        first = first or rate
-        yield {
-            "case": "add",
-            "pictures": report.added,
-            "workers": workers,
-            "pictures/s": round(rate, 1),
-            "share": round(rate / (first * min(workers, count_cores())), 2),
-        }
+        with started(workers) as cluster:
+            time_add(pictures, folder / f"first-{workers}", options.recipe, cluster)  # the workers load the network
+            rate = time_add(pictures, folder / f"added-{workers}", options.recipe, cluster)
+        yield {"case": "add", "workers": workers, "pictures/s": round(rate, 1), "ratio": round(rate / one, 2)}
+
+
+def time_add(pictures: Path, path: Path, recipe: str, cluster: Cluster | None) -> float:
+    """Add pictures to a new collection; return the number of pictures per second."""
+    with Collection(path, create=True, cluster=cluster) as made:
+        report = made.add(pictures, recipes=[recipe])
+    return report.added / report.seconds
 
 
 def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
