@@ -12,9 +12,7 @@ kills a random worker before each search and counts the answers that differ from
 
 import argparse
 import json
-import os
 import random
-import signal
 import statistics
 import tempfile
 import threading
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from lookalike import Collection
 from lookalike.cluster import Cluster, connection, processes, shards
@@ -148,6 +147,12 @@ def time_add(pictures: Path, path: Path, recipe: str, cluster: Cluster | None) -
     return report.added / report.seconds
 
 
+def worker_processes() -> list[psutil.Process]:
+    """The processes of the workers, which are children of this one."""
+    running = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in running if "spawn_main" in " ".join(child.cmdline())]
+
+
 def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the number of wrong answers among searches, each after a worker was killed."""
     path = folder / "kills"
@@ -159,8 +164,7 @@ def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
             expected = [(found.id, found.score) for found in here.search(number, k=50)]
             while len(cluster.workers()) < options.workers:  # dask starts a new one
                 time.sleep(0.05)
-            pids = cluster._client.run(os.getpid, on_error="ignore")
-            os.kill(chance.choice(list(pids.values())), signal.SIGKILL)
+            chance.choice(worker_processes()).kill()
             killed += 1
             start = time.perf_counter()
             answer = [(found.id, found.score) for found in there.search(number, k=50)]
