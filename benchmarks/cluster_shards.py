@@ -308,7 +308,7 @@ class NoCalls:
     def readers(self) -> dict[str, Any]:
         return {"worker": None}
 
-    def most_workers(self) -> int:
+    def most_workers(self, now: int) -> int:  # noqa: ARG002 — as `ShardCalls`
         return self._n
 
     def gather(self, n: int, ask: Any, search_here: Any, readers: Any) -> list[Hits]:  # noqa: ARG002 — as `ShardCalls`

@@ -160,8 +160,8 @@ class Cluster:
                 present = self._client.scheduler_info()["workers"]
             except OSError:
                 return
-            actors = {worker: actor for worker, actor in self._actors.items() if worker in present}
-            actors = {worker: actor for worker, actor in actors.items() if worker not in self._lost}
+            kept = present.keys() - self._lost
+            actors = {worker: actor for worker, actor in self._actors.items() if worker in kept}
             for worker in present:
                 if worker not in actors:
                     # If the worker dies, dask may create it elsewhere; otherwise, calls to it would never return.

@@ -234,7 +234,7 @@ class ShardedIndex:
             return self._index.search(query, k, among=among, exclude=exclude)
         allowed = self._index.allowed(exclude, among)
         unfiltered = among is None and len(self._index) == len(allowed)  # then a few excluded ids are cheaper than bits
-        shards = self._cut(self._calls.most_workers())
+        shards = self._cut(self._calls.most_workers(len(readers)))
 
         def ask(reader: Any, number: int) -> Awaitable[Hits]:
             shard, rows = shards[number]
@@ -286,9 +286,9 @@ class ShardCalls:
         self._late: set[str] = set()  # workers that are not asked again until they have answered
         self._blind: set[str] = set()  # workers that do not see the files of the collection
 
-    def most_workers(self) -> int:
+    def most_workers(self, now: int) -> int:
         """The largest number of workers so far. A worker that is lost for a while does not change the shards."""
-        self._most = max(self._most, len(self.readers()))
+        self._most = max(self._most, now)
         return self._most
 
     def gather(self, n: int, ask: Ask, search_here: Callable[[int], Hits], readers: dict[str, Any]) -> list[Hits]:
