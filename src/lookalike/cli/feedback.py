@@ -18,7 +18,18 @@ import typer
 
 import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import COLLECTION, OWN_LABELS, Json, Space, Where, filtered, opened, parse_box
+from lookalike.cli.options import (
+    COLLECTION,
+    OWN_LABELS,
+    Json,
+    Space,
+    Where,
+    filtered,
+    opened,
+    parse_box,
+    print_meanings,
+    split_words,
+)
 from lookalike.cli.output import bars, on_terminal, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
 from lookalike.text import MARK_NAMES, many
@@ -51,8 +62,15 @@ class Interrupted(Exception):  # noqa: N818 — not an error: the user pressed C
 @filtered
 def feedback(
     where: Where,
-    images: Annotated[
-        list[str] | None, typer.Argument(metavar="IMAGE", help="Positive examples: paths or ids of pictures.")
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="IMAGE|WORDS", help="Positive examples: paths or ids of pictures, or words."),
+    ] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--words", metavar="WORDS", help="Words to start from, even if they look like a path; repeatable."
+        ),
     ] = None,
     negatives: Annotated[
         list[str] | None,
@@ -111,6 +129,7 @@ def feedback(
     \b
     Examples:
       lookalike feedback beach.jpg
+      lookalike feedback elephant --name elephants
       lookalike feedback beach.jpg dunes.jpg --not city.jpg --name 'beaches' --window 12
       lookalike feedback --resume 3f9a1c02
       lookalike feedback --resume 3f9a1c02 --rounds 0 --finish --name beaches
@@ -119,14 +138,15 @@ def feedback(
     """
     if sheet is not None:
         show.check_sheet(sheet)
-    examples = _examples(images or [], box)
     if simulate is not None:
         ignored = {"--resume": resume, "--finish": finish, "--name": name, "--author": author, "--sheet": sheet}
         _check_simulation(simulate, ignored | {"-k": k != DEFAULT_K})
         limit = SIMULATED_ROUNDS if rounds is None else rounds
         with opened(where) as collection, bars():
+            examples, texts = _examples(collection, given or [], words or [], box)
             played = collection.simulate(
                 examples,
+                words=texts,
                 without=negatives or (),
                 label=label,
                 labels_from=None if simulate == OWN_LABELS else simulate,
@@ -138,11 +158,12 @@ def feedback(
         _print_simulated(played, limit, json)
         return 0
     with opened(where) as collection:
+        examples, texts = _examples(collection, given or [], words or [], box)
         if resume is None:
             session = collection.session(
-                examples, without=negatives or (), label=label, space=space, name=name, author=author
+                examples, words=texts, without=negatives or (), label=label, space=space, name=name, author=author
             )
-        elif examples or negatives or label is not None or space is not None:
+        elif given or words or negatives or label is not None or space is not None:
             raise InputError("--resume uses the session's own examples. Leave out IMAGE, --not, --label and --space.")
         else:
             session = collection.session(id=resume, author=author)
@@ -151,14 +172,19 @@ def feedback(
     return 0
 
 
-def _examples(images: list[str], box: str | None) -> list[Any]:
-    """Return the example pictures, or the part of the picture that --box selects."""
+def _examples(
+    collection: "Collection", given: list[str], words: list[str], box: str | None
+) -> tuple[list[Any], list[str]]:
+    """Return the example pictures, or the part of the picture that --box selects, and the words."""
+    images, texts = split_words(collection, given)
+    for text in [*texts, *words]:
+        print_meanings(collection.understand(text))
     if box is None:
-        return list(images)
+        return list(images), [*texts, *words]
     part = parse_box(box)
     if len(images) != 1:
         raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
-    return [lookalike.Crop(images[0], part)]
+    return [lookalike.Crop(images[0], part)], [*texts, *words]
 
 
 def _check_simulation(labels: str, ignored: dict[str, Any]) -> None:

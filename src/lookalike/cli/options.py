@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +13,14 @@ import typer
 
 import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.output import remember_collection
+from lookalike.cli.output import print_note, remember_collection
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
-    from lookalike import cluster
+    from lookalike import cluster, types
+    from lookalike import collection as names
 else:
-    cluster = Lazy("lookalike.cluster")
+    cluster, types, names = Lazy("lookalike.cluster"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 COLLECTION = "./.lookalike"
 _cluster: list[str] = []  # the address of the cluster, if one was given
@@ -156,6 +158,29 @@ def parse_box(text: str) -> tuple[float, float, float, float]:
             f"--box must be left,top,right,bottom from 0 to 1, such as 0.1,0.2,0.5,0.9. Got {text!r}."
         ) from None
     return left, top, right, bottom
+
+
+def split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide arguments into pictures (files, paths in the collection, ids) and words.
+
+    Raises InputError for an argument that looks like a picture but does not exist.
+    """
+    pictures: list[str] = []
+    words: list[str] = []
+    for text in given:
+        if os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
+            pictures.append(text)
+        elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in names.SUFFIXES:
+            raise InputError(f"{text} does not exist. To search for these words, give them with --words.")
+        else:
+            words.append(text)
+    return pictures, words
+
+
+def print_meanings(meanings: Sequence["names.Meaning"]) -> None:
+    """Print what a search understood by words."""
+    for meaning in meanings:
+        print_note(meaning.summary)
 
 
 def parse_effort(text: str | None) -> float | str | None:

@@ -8,7 +8,17 @@ import typer
 
 import lookalike
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Space, Where, filtered, opened, parse_box, parse_effort
+from lookalike.cli.options import (
+    Json,
+    Space,
+    Where,
+    filtered,
+    opened,
+    parse_box,
+    parse_effort,
+    print_meanings,
+    split_words,
+)
 from lookalike.cli.output import bars, on_terminal, print_json, print_line, print_note, print_rich, show_path
 from lookalike.errors import InputError
 
@@ -21,10 +31,19 @@ else:
 
 @filtered
 def search(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Positive examples: paths or ids of pictures.")],
     where: Where,
+    examples: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="IMAGE|WORDS", help="Positive examples: paths or ids of pictures, or words."),
+    ] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--words", metavar="WORDS", help="Words to search for, even if they look like a path; repeatable."
+        ),
+    ] = None,
     negatives: Annotated[
-        list[str] | None, typer.Option("--not", metavar="IMAGE", help="Negative example; repeatable.")
+        list[str] | None, typer.Option("--not", metavar="IMAGE|WORDS", help="Negative example; repeatable.")
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of results.")] = 20,
     space: Space = None,
@@ -58,9 +77,13 @@ def search(
 ) -> int:
     """Find pictures similar to the examples, best first. The score is a distance: 0 means the same picture.
 
+    Words find pictures by what they show, and by labels, folders and file names.
+
     \b
     Examples:
       lookalike search beach.jpg
+      lookalike search "dog on grass"
+      lookalike search beach holiday.jpg --not crowd.jpg
       lookalike search beach.jpg dunes.jpg --not city.jpg --not harbour.jpg -k 50
       lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
       lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
@@ -70,12 +93,17 @@ def search(
     if html is not None:
         show.check_place(html)
     part = None if box is None else parse_box(box)
-    if part is not None and len(images) > 1:
-        raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
     with opened(where) as collection, bars() as progress:
+        images, texts = split_words(collection, examples or [])
+        not_images, not_texts = split_words(collection, negatives or [])
+        texts += words or []
+        if part is not None and len(images) != 1:
+            raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
         results = collection.search(
             images if part is None else lookalike.Crop(images[0], part),
-            without=negatives or (),
+            words=texts,
+            without=not_images,
+            without_words=not_texts,
             k=k,
             space=space,
             filter=filter,
@@ -85,9 +113,11 @@ def search(
             progress=progress,
         )
         if html is not None or sheet is not None:
-            examples = [_example(collection, image, "example", part) for image in images]
-            examples += [_example(collection, image, "not") for image in negatives or ()]
-            _draw(examples, results, html, sheet)
+            shown = [_example(collection, image, "example", part) for image in images]
+            shown += [_example(collection, image, "not") for image in not_images]
+            _draw(", ".join([*texts, *map(os.path.basename, images)]), shown, results, html, sheet)
+    if not json:
+        print_meanings(results.understood)
     _print_results(results, json, boxes)
     return 0
 
@@ -140,13 +170,14 @@ def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:
             print_line(f"{result.score:.4f}  {_box(result)}{'  ' if result.box else ''}{show_path(result.path)}")
 
 
-def _draw(examples: list["show.Tile"], results: list["Result"], html: str | None, sheet: str | None) -> None:
+def _draw(
+    title: str, examples: list["show.Tile"], results: list["Result"], html: str | None, sheet: str | None
+) -> None:
     tiles = [
         show.Tile(r.path, f"{rank}  ·  {r.score:.4f}\n{_name(r.path)}", box=r.box) for rank, r in enumerate(results, 1)
     ]
     if html is not None:
-        title = "Pictures similar to " + ", ".join(_name(tile.path) for tile in examples if tile.frame == "example")
-        print_note(f"Wrote {show.write_page(title, examples, tiles, html)}")
+        print_note(f"Wrote {show.write_page(f'Pictures similar to {title}', examples, tiles, html)}")
     if sheet is not None:
         print_note(f"Wrote {show.write_sheet(show.arrange(examples, tiles), sheet)}")
 

@@ -49,6 +49,7 @@ from .reexports import verify_jobs as verify_jobs
 from .resolve import Crop as Crop
 from .searching import Push as Push
 from .searching import Result as Result
+from .searching import Results as Results
 from .sessions import Finished as Finished
 from .sessions import Round as Round
 from .sessions import Session as Session
@@ -56,4 +57,6 @@ from .sessions import SimulatedRound as SimulatedRound
 from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space
+from .words import MAX_WORDS as MAX_WORDS
+from .words import Meaning as Meaning
 from .specs import check_client_fit as check_client_fit

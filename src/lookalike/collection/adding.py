@@ -8,7 +8,7 @@ lock.
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -54,6 +54,7 @@ from lookalike.images.workers import Read, Skip
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen
+from lookalike.store.vectors import Pending
 from lookalike.text import many
 from lookalike.types import Ids, Progress, format_id
 
@@ -134,7 +135,8 @@ class Adding:
         copied_items: set[int] = set()
         if listed:
             with self._classifying(report, progress):
-                copied_items = self._ingest(listed, self._create_spaces(None, report), report, progress, workers)
+                spaces = self._create_spaces(None, report)
+                copied_items = self._ingest(listed, spaces, report, progress, workers, complete=True)
         _remove_missing(self._store, present, list(absent), copied_items, report)
         if report.gone:
             update_smoothed(self._spaces, progress)
@@ -169,17 +171,20 @@ class Adding:
 
     def describe_missing(self, progress: Progress, workers: int | None) -> int:
         """Compute the missing vectors of the spaces' features; return the number of pictures that now have one."""
-        features = {space.feature for space in self._spaces}
-        missing = self._missing(features)
+        features = [space.feature.name for space in self._spaces]
+        self._spaces.create_kinds()
+        kinds = self._spaces.kinds
+        names = {*features, *([] if kinds is None else [kinds.name])}
+        missing = self._missing(names)
         paths = [path for item in self._store.items.get(sorted(missing)).values() for path in item.paths]
         sources = sorted({split_member(path)[0] for path in paths if exists(path)})
         if not sources:
             return 0
-        self._ingest(sources, list(self._spaces), Report(), progress, workers)
-        return len(missing - self._missing(features))
+        self._ingest(sources, list(self._spaces), Report(), progress, workers, complete=True)
+        return len(missing - self._missing(names))
 
-    def _missing(self, features: Iterable[Space]) -> set[int]:
-        return {int(item) for feature in features for item in self._store.vectors.missing(feature.name)}
+    def _missing(self, names: Iterable[str]) -> set[int]:
+        return {int(item) for name in names for item in self._store.vectors.missing(name)}
 
     def _create_spaces(self, recipes: str | Sequence[str] | None, report: Report) -> list[Space]:
         """The spaces that new pictures are added to: those of these recipes, and all existing ones."""
@@ -195,9 +200,19 @@ class Adding:
         return list(dict.fromkeys([*requested, *existing]))
 
     def _ingest(
-        self, sources: Sequence[str], spaces: list[Space], report: Report, progress: Progress, workers: int | None
+        self,
+        sources: Sequence[str],
+        spaces: list[Space],
+        report: Report,
+        progress: Progress,
+        workers: int | None,
+        *,
+        complete: bool = False,
     ) -> set[int]:
-        """Read the sources into these spaces; return the known items that were found at a new path."""
+        """Read the sources into these spaces; return the known items that were found at a new path.
+
+        With `complete`, known pictures without kinds are read again; those without vectors always are.
+        """
         fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
         report.notes += [
             f"{feature} was fitted on only {many(n, 'picture')}. When you have more, run: lookalike fit --features"
@@ -212,8 +227,10 @@ class Adding:
         chains = self._intact_chains(usable, report)
         smoothed = {space.smoothed_name: space for space in usable if space.has_smoothed_rows}
         in_graph = cache(lambda name: load_graph(smoothed[name]).ids if name in smoothed else np.empty(0, np.int64))
-        run = _Ingest(self._spaces, chains, report, in_graph)
+        run = _Ingest(self._spaces, chains, report, in_graph, complete=complete)
         run.run(sources, progress, workers, self._allowed())
+        if run.recognized:
+            report.notes.append(f"The kinds of {many(run.recognized, 'known picture')} were recognized, for words.")
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
         return run.copied_items
 
@@ -318,9 +335,18 @@ class _Ingest:
     report : receives counts and skipped files.
     in_graph : returns the items in the neighbour graph of a set of smoothed rows, none for other rows. If such an item
         has lost its smoothed row, `update_smoothed` must compute it again, so no row is added here.
+    complete : whether known pictures without kinds are read again.
     """
 
-    def __init__(self, spaces: Spaces, chains: dict[str, Chain], report: Report, in_graph: Callable[[str], Ids]):
+    def __init__(
+        self,
+        spaces: Spaces,
+        chains: dict[str, Chain],
+        report: Report,
+        in_graph: Callable[[str], Ids],
+        *,
+        complete: bool,
+    ):
         self.spaces = spaces
         self.store = spaces.store
         self.in_graph = in_graph
@@ -331,7 +357,11 @@ class _Ingest:
         self.rows_bytes = 0
         self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
-        self.undescribed = {int(item) for base in self.features for item in self.store.vectors.missing(base)}
+        kinds = spaces.kinds
+        self.kinds = kinds if kinds is not None and kinds.base in self.features else None
+        self.recognized = 0  # known pictures whose kinds were recognized
+        required = [*self.features, *([self.kinds.name] if complete and self.kinds is not None else [])]
+        self.undescribed = {int(item) for name in required for item in self.store.vectors.missing(name)}
         self.copied_items: set[int] = set()  # known items that were found at a new path
         self.done = 0
         self.committed_at = time.monotonic()
@@ -345,7 +375,8 @@ class _Ingest:
             unread = self._unread(listing, progress)
             first = next(unread, None)
             if first is not None:
-                prepare = Prepare(list(self.features.values()))
+                recognizer = None if self.kinds is None else self.features[self.kinds.chain[0]]
+                prepare = Prepare(list(self.features.values()), recognizer)
                 with self.spaces.executor.describe_pool(prepare, self.spaces.read_side(), workers) as pool:
                     for result in pool.map(concatenate([first], unread)):
                         self._handle(result)
@@ -420,7 +451,7 @@ class _Ingest:
         self._skip_collisions(existing)
         reads = {read.id: read for read in self.rows}  # the same picture twice is one item
         to_write = {item: read for item, read in reads.items() if item not in existing or item in self.undescribed}
-        pendings = self._write(to_write)
+        pendings = [*self._write(to_write), *self._write_kinds(to_write, existing)]
         before = self.store.items.seen([read.entry.path for read in self.rows])
         counted = set(existing)
         for read in self.rows:
@@ -434,7 +465,7 @@ class _Ingest:
             self.store.remove(pathless)  # a changed file is a new item; no file has the old content
         self.undescribed.difference_update(to_write)
         self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
-        for space in {*self.features, *self.chains}:
+        for space in {*self.features, *self.chains, *([] if self.kinds is None else [self.kinds.name])}:
             self.store.vectors.merge(space)
 
     def _skip_collisions(self, existing: dict[int, Item]) -> None:
@@ -453,7 +484,7 @@ class _Ingest:
             self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
         self.rows = kept
 
-    def _write(self, reads: dict[int, Read]) -> list[Any]:
+    def _write(self, reads: dict[int, Read]) -> list[Pending]:
         """Write segments for every space; a commit makes them part of the collection."""
         if not reads:
             return []
@@ -479,6 +510,18 @@ class _Ingest:
                             )
                         )
         return pendings
+
+    def _write_kinds(self, reads: dict[int, Read], existing: Container[int]) -> list[Pending]:
+        """Write a segment with the kinds of those pictures that have none."""
+        if self.kinds is None or not reads:
+            return []
+        ids = np.array(list(reads), np.int64)
+        lack = np.isin(ids, self.store.vectors.live_ids(self.kinds.name), invert=True)
+        if not lack.any():
+            return []
+        self.recognized += sum(item in existing for item in ids[lack].tolist())
+        rows = np.stack([read.parts[-1] for read in reads.values()])  # (n, 48)
+        return [self.store.vectors.write(self.kinds.name, ids[lack], rows[lack])]
 
     def _lack_row(self, name: str, ids: Ids) -> NDArray[np.bool_]:
         """A mask (n,) of the items that have no row in a space."""

@@ -241,10 +241,17 @@ class Prepare:
 
     It calls `prepare`, and also `describe` if a feature processes pictures one by one. A feature is sent to a process
     as its spec and its learned arrays.
+
+    Parameters
+    ----------
+    features : the features to extract.
+    recognizer : one of them, which also returns the kinds of a picture; None: no kinds.
+
     """
 
-    def __init__(self, features: Sequence[Feature]):
+    def __init__(self, features: Sequence[Feature], recognizer: Feature | None = None):
         self._features = list(features)
+        self._recognizer = recognizer
 
     def __call__(self, image: Pixels) -> list[Prepared]:
         """Return the input of `finish` for one picture, for each feature."""
@@ -255,19 +262,28 @@ class Prepare:
         ]
 
     def finish(self, parts: Sequence[Sequence[Prepared]]) -> list[Vectors]:
-        """Complete the extraction in the calling process: from n prepared pictures to (n, dim) for each feature."""
-        columns = zip(*parts, strict=True)
-        return [
-            np.stack(column) if feature.by_picture else feature.describe(column)
-            for feature, column in zip(self._features, columns, strict=True)
-        ]
+        """Complete the extraction in the calling process: from n prepared pictures to (n, dim) for each feature.
+
+        The kinds (n, 48) follow if there is a recognizer.
+        """
+        found, kinds = [], []
+        for feature, column in zip(self._features, zip(*parts, strict=True), strict=True):
+            if feature is self._recognizer:
+                rows, codes = feature.recognize(column)  # type: ignore[attr-defined]
+                found.append(rows)
+                kinds.append(codes)
+            else:
+                found.append(np.stack(column) if feature.by_picture else feature.describe(column))
+        return found + kinds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_prepare, ([(spec_of(feature), state_of(feature)) for feature in self._features],)
+        place = None if self._recognizer is None else self._features.index(self._recognizer)
+        return _restore_prepare, ([(spec_of(feature), state_of(feature)) for feature in self._features], place)
 
 
-def _restore_prepare(specs_and_states: list[tuple[str, dict[str, NDArray[Any]]]]) -> Prepare:
-    return Prepare([restore("feature", spec, state) for spec, state in specs_and_states])
+def _restore_prepare(specs_and_states: list[tuple[str, dict[str, NDArray[Any]]]], recognizer: int | None) -> Prepare:
+    features: list[Feature] = [restore("feature", spec, state) for spec, state in specs_and_states]
+    return Prepare(features, None if recognizer is None else features[recognizer])
 
 
 class _SingleBlasThread:

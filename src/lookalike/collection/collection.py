@@ -34,9 +34,10 @@ from lookalike.collection.maintenance import compact, repair, verify, verify_pic
 from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
-from lookalike.collection.searching import Push, Result, explain, find_pooled, locate_matches, search
+from lookalike.collection.searching import Push, Result, Results, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
+from lookalike.collection.words import Meaning, complete, example_of_words, kinds_of, search_words, understand
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
@@ -265,9 +266,11 @@ class Collection:
 
     def search(
         self,
-        examples: Example | Sequence[Example],
+        examples: Example | Sequence[Example] = (),
         *,
+        words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
+        without_words: str | Sequence[str] = (),
         k: int = 20,
         space: str | None = None,
         filter: Filter | None = None,
@@ -275,15 +278,35 @@ class Collection:
         rerank: bool = False,
         where: bool = False,
         progress: Progress | None = None,
-    ) -> list[Result]:
+    ) -> Results:
         """The k pictures most similar to the examples and least similar to `without`, best first.
 
         An example is a path, a file's bytes, an id, pixels, a `Crop` of one of these, or a vector. A picture of the
         collection finds itself. With `rerank`, the first 200 results are re-ranked by the neighbours that they share
         with the query (k-reciprocal re-ranking); their scores are then between 0 and 1. With `where`, each result
         also has the box of the part that matches; for that, the pictures are read and their features extracted again.
+
+        `words`, such as "dog on grass", search by what pictures show and by labels, folders and file names; see
+        `understand`. Examples can be added to words. Scores are then between 0 and about 1.5.
         """
         positive, negative = as_list(examples), as_list(without)
+        texts, negative_texts = ([given] if isinstance(given, str) else list(given) for given in (words, without_words))
+        if texts or negative_texts:
+            if rerank or where:
+                raise InputError("A search by words cannot be re-ranked, and its results have no matching part.")
+            return self._store.read_consistently(
+                lambda: search_words(
+                    self._spaces,
+                    None if space is None else self._spaces.find(space),
+                    texts,
+                    negative_texts,
+                    positive,
+                    negative,
+                    k=k,
+                    filter=filter,
+                    effort=effort,
+                )
+            )
 
         def read() -> tuple[list[Result], Query]:
             found = self._spaces.find(space)
@@ -292,7 +315,19 @@ class Collection:
         results, query = self._store.read_consistently(read)
         if where:
             results = locate_matches(self._spaces.find(space), results, query, progress or silent)
-        return results
+        return Results(results)
+
+    def understand(self, words: str) -> list[Meaning]:
+        """What a search by words understands by each word: kinds of pictures, labels, names of folders and files."""
+        return self._store.read_consistently(lambda: understand(self._spaces, words))
+
+    def complete(self, prefix: str, k: int = 8) -> list[str]:
+        """At most k suggestions for the word that a user types: labels, folders and kinds of pictures."""
+        return complete(self._spaces, prefix, k)
+
+    def kinds(self, ids: Sequence[int]) -> dict[int, list[tuple[str, float]]]:
+        """The kinds that the network recognizes in these items, with their probabilities, likeliest first."""
+        return self._store.read_consistently(lambda: kinds_of(self._spaces, ids))
 
     def explain(self, example: Example, *, space: str | None = None, k: int = 5) -> list[Push]:
         """The k negatives with the most influence on a picture's classifier, strongest first.
@@ -311,6 +346,7 @@ class Collection:
         self,
         examples: Example | Sequence[Example] = (),
         *,
+        words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
         label: str | None = None,
         space: str | None = None,
@@ -318,15 +354,18 @@ class Collection:
         author: str | None = None,
         id: str | None = None,
     ) -> Session:
-        """Start a feedback session from examples, as for `search`, or from a label; or open one by its `id`.
+        """Start a feedback session from examples or words, as for `search`, or from a label; or open one by its `id`.
 
         Every mark is stored immediately, so a session can be opened again after a crash. `author` is the author of the
         marks, by default the user who is logged in.
         """
         positive, negative = as_list(examples), as_list(without)
+        texts = [words] if isinstance(words, str) else list(words)
         if id is None:
+            chosen = self._spaces.find(space) if texts else None
+            positive += [example_of_words(self._spaces, chosen, text) for text in texts if chosen is not None]
             return start_session(self._spaces, positive, negative, label=label, space=space, author=author, name=name)
-        if positive or negative or label or space or name:
+        if positive or texts or negative or label or space or name:
             raise InputError("An existing session already has examples, a space and a name. Give only its id.")
         return Session(self._spaces, id, author)
 
@@ -360,6 +399,7 @@ class Collection:
         self,
         examples: Example | Sequence[Example] = (),
         *,
+        words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
         label: str | None = None,
         labels_from: str | Path | None = None,
@@ -375,12 +415,14 @@ class Collection:
         count as negative. The simulation ends after `rounds` rounds, or earlier if no questions are left.
         """
         positive, negative = as_list(examples), as_list(without)
+        texts = [words] if isinstance(words, str) else list(words)
 
         def read() -> list[SimulatedRound]:
             labels = None if labels_from is None else read_labels(self._store.items, Path(absolute(labels_from)))[0]
+            chosen = self._spaces.find(space)
             return simulate(
-                self._spaces.find(space),
-                positive,
+                chosen,
+                [*positive, *(example_of_words(self._spaces, chosen, text) for text in texts)],
                 negative,
                 label=label,
                 labels=labels,

@@ -4,11 +4,11 @@
 `explain` lists the negatives with the most influence on a picture, in a space that was fitted with a pool of negatives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ NEGATIVE_WEIGHT = 0.5
 RERANKED, RERANK_MAX = 200, 1_000
 """Results that are re-ranked, at least and at most."""
 
+if TYPE_CHECKING:
+    from lookalike.collection.words import Meaning
+
 SAME = 1e-3
 """Vectors closer than this share of their length are those of the same picture: only rounding differs."""
 
@@ -48,6 +51,17 @@ class Result:
     # a distance from 0 to 1 if the results are re-ranked
     box: Box | None = None  # the part of the picture that is most similar to the query, if requested
     item: Item | None = field(default=None, repr=False, compare=False)  # as read from the catalogue
+
+
+class Results(list[Result]):
+    """The results of a search, best first.
+
+    `understood` describes what a search by words understood by each word.
+    """
+
+    def __init__(self, results: Iterable[Result], understood: Sequence["Meaning"] = ()):
+        super().__init__(results)
+        self.understood = list(understood)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 The vectors of a feature are stored once, under the feature's spec, and several spaces can share them. A fitted space
 also stores the vectors or codes that its chain computes from them, and their smoothed form if the chain ends in
-`smooth`. So a space has up to three sets of rows, and `Space` is the only place that chooses among them:
+`smooth`. The kinds of pictures that a feature recognizes belong to the feature. So a space has up to three sets of
+rows, and `Space` is the only place that chooses among them:
 
     index           for searches: the smoothed rows, the space's own, or the feature's if the chain is not fitted
     rows            for feedback, classes, duplicates and maps: the space's own or the feature's; never codes
@@ -30,6 +31,7 @@ from lookalike.collection.specs import (
     is_smooth,
     is_space_name,
     parse_recipe,
+    recognizes_kinds,
     takes_labels,
     takes_negatives,
 )
@@ -45,6 +47,10 @@ if TYPE_CHECKING:  # faiss is loaded when an index needs it
     from lookalike.index.ann import Ann
     from lookalike.index.coded import Coded
     from lookalike.index.leaves import Leaves
+
+
+KINDS_SUFFIX = " (kinds)"
+"""The kinds of the pictures are stored under the spec of the feature that recognizes them, with this suffix."""
 
 
 class Space:
@@ -407,7 +413,20 @@ class Spaces:
                 if chain[0] not in self:
                     self.store.vectors.create_space(chain[0], chain[:1])
                 self.store.vectors.create_space(name, chain, chain[0])
+        self.create_kinds()
         return [Space(self, name) for name, _ in parsed]
+
+    @property
+    def kinds(self) -> StoredSpace | None:
+        """The stored kinds of the pictures, for searches by words; None if no feature recognizes kinds."""
+        return next((space for name, space in self.stored().items() if name.endswith(KINDS_SUFFIX)), None)
+
+    def create_kinds(self) -> None:
+        """Create the stored kinds if a feature recognizes kinds. Needs the writer lock."""
+        features = [name for name, space in self.stored().items() if space.base is None and recognizes_kinds(name)]
+        if features and self.kinds is None:
+            with self.store.transaction():
+                self.store.vectors.create_space(features[0] + KINDS_SUFFIX, features[:1], features[0])
 
     def remove(self, name: str) -> None:
         """Remove a space, and the vectors of its feature if no other space uses them. Needs the writer lock."""
@@ -417,9 +436,13 @@ class Spaces:
             if space.smoothed_name in self:
                 self.store.vectors.drop_space(space.smoothed_name)
             self.store.vectors.drop_space(removed.name)
-            if not any(space.base == removed.base for space in self.store.vectors.spaces().values()):
-                self.store.vectors.drop_space(removed.chain[0])
+            feature = removed.chain[0]
+            left = {name for name, other in self.store.vectors.spaces().items() if other.base == feature}
+            if left <= {feature + KINDS_SUFFIX}:
+                for name in (*left, feature):
+                    self.store.vectors.drop_space(name)
         self._close_removed(self.store.vectors.spaces())
+        self.create_kinds()  # of another feature
 
     def read_side(self) -> int:
         """The shorter side at which pictures are read: the largest that any feature needs."""

@@ -92,6 +92,15 @@ def is_space_name(name: str) -> bool:
     return re.fullmatch(r"[\w-]+", name) is not None
 
 
+def recognizes_kinds(spec: str) -> bool:
+    """Whether a feature also returns the kinds of pictures (see `features.kinds`), which searches by words need.
+
+    >>> recognizes_kinds("efficientnet()"), recognizes_kinds("color()")
+    (True, False)
+    """
+    return hasattr(component("feature", parse(spec).name), "recognize")
+
+
 def kind_of_step(spec: str | Spec) -> str:
     """The kind of a step after the feature, "transform" or "coder"."""
     name = parse(spec).name if isinstance(spec, str) else spec.name

@@ -1,6 +1,6 @@
 """EfficientNet-Lite0, the default network: `EfficientNet` pools its last feature map, `EfficientNetMaps` returns it.
 
-The ImageNet weights come from a separate package; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet:
+`EfficientNet.recognize` also returns the likeliest ImageNet classes, for searches by words. The ImageNet weights come from a separate package; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet:
 rethinking model scaling for convolutional neural networks", ICML 2019. The Lite variant has no squeeze-and-excite and
 clips activations at 6.
 """
@@ -28,6 +28,7 @@ from lookalike.features.inference import (
     run_batches,
     save_graph,
 )
+from lookalike.features.kinds import encode_kinds
 from lookalike.features.pixels import crop_square, resize
 from lookalike.features.pooling import pool_graph, pools_for
 from lookalike.features.pth import read_pth
@@ -40,6 +41,8 @@ SHARE = SIZE / SIDE
 DIM = 1280
 MAP = (DIM, 7, 7)
 """The last feature map: channels, height and width."""
+CLASSES = 1000
+"""ImageNet classes that the network knows."""
 POOLS = pools_for(axes=4)
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 """Strides of the sixteen blocks. All other properties of a block follow from the shapes of its weights."""
@@ -87,11 +90,22 @@ class EfficientNet(Feature):
 
     def describe(self, prepared: Sequence[NDArray[Any]]) -> Vectors:
         """Compute the vectors of prepared pictures, (n, 1280) float32, each of length 1."""
+        return self.recognize(prepared)[0]
+
+    def recognize(self, prepared: Sequence[NDArray[Any]]) -> tuple[Vectors, NDArray[np.uint8]]:
+        """Compute the vectors of prepared pictures, and their kinds (n, 48), as `encode_kinds` returns them."""
         session = self._session()
         pictures = prepared if self.views == 1 else [view for views in prepared for view in views]
-        X = run_batches(lambda pixels: session.run(["row"], {"pixels": pixels})[0], pictures, (DIM,))
-        rows: Vectors = unit_rows(X)
-        return rows if self.views == 1 else unit_rows(rows[0::2] + rows[1::2])
+
+        def run(pixels: Pixels) -> NDArray[np.float32]:
+            return np.hstack(session.run(["row", "probabilities"], {"pixels": pixels}))
+
+        X = run_batches(run, pictures, (DIM + CLASSES,))
+        rows: Vectors = unit_rows(X[:, :DIM])
+        P: Vectors = X[:, DIM:]  # (n, classes), or two rows per picture
+        if self.views == 2:
+            rows, P = unit_rows(rows[0::2] + rows[1::2]), (P[0::2] + P[1::2]) / np.float32(2)
+        return rows, encode_kinds(P)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.pool, self.p, self.threads, self.views)
@@ -131,7 +145,10 @@ def find_weights() -> Path:
 
 
 def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float = 3.0) -> bytes:
-    """Return the network as ONNX: "pixels" (n, 224, 224, 3) uint8 to "row" (n, 1280), or to "map" without a pool."""
+    """Return the network as ONNX: from "pixels" (n, 224, 224, 3) uint8 to "map" (n, 1280, 7, 7).
+
+    With a pool, to "row" (n, 1280) and "probabilities" (n, 1000) of the ImageNet classes.
+    """
     graph = _Graph(weights)
     graph.node("Cast", "pixels", out="numbers", to=TensorProto.FLOAT)
     graph.node("Sub", "numbers", graph.constant(np.array(127)), out="centred")
@@ -141,14 +158,15 @@ def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float
     for block, stride in enumerate(STRIDES):
         x = graph.block(x, f"_blocks.{block}.", stride)
     graph.conv(x, "_conv_head", "_bn1", out="map")
-    result = make_tensor_value_info("map", TensorProto.FLOAT, ["n", *MAP])
+    results = [make_tensor_value_info("map", TensorProto.FLOAT, ["n", *MAP])]
     if pool is not None:
         pooling = pool_graph(pool, MAP, p)
         graph.nodes.extend(pooling.node)
         graph.constants.extend(pooling.initializer)
-        result = pooling.output[0]
+        graph.head("map", out="probabilities")
+        results = [pooling.output[0], make_tensor_value_info("probabilities", TensorProto.FLOAT, ["n", CLASSES])]
     pixels = make_tensor_value_info("pixels", TensorProto.UINT8, ["n", SIZE, SIZE, 3])
-    return save_graph(make_graph(graph.nodes, "efficientnet_lite0", [pixels], [result], graph.constants))
+    return save_graph(make_graph(graph.nodes, "efficientnet_lite0", [pixels], results, graph.constants))
 
 
 class _Graph:
@@ -179,6 +197,12 @@ class _Graph:
         y = self.conv(y, f"{prefix}_depthwise_conv", f"{prefix}_bn1", stride=stride)
         y = self.conv(y, f"{prefix}_project_conv", f"{prefix}_bn2", clip=False)
         return self.node("Add", x, y) if self.shape == before else y
+
+    def head(self, x: str, out: str) -> None:
+        """Add the classifier: probabilities of the classes, from the average over the cells of a map."""
+        average = self.node("Flatten", self.node("GlobalAveragePool", x))  # (n, 1280)
+        W, b = (self.constant(self.weights[f"_fc.{part}"]) for part in ("weight", "bias"))
+        self.node("Softmax", self.node("Gemm", average, W, b, transB=1), out=out, axis=1)
 
     def conv(
         self, x: str, name: str, norm: str, *, stride: int = 1, clip: bool = True, divisor: float = 1, out: str = ""

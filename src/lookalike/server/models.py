@@ -11,7 +11,7 @@ from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from lookalike.collection import Filter, Order
+from lookalike.collection import MAX_WORDS, Filter, Order
 from lookalike.server.access import Person, Role
 
 MAX_ITEMS = 1_000
@@ -156,11 +156,17 @@ Examples: TypeAlias = Annotated[list[ExampleIn], Field(max_length=100)]
 SomeExamples: TypeAlias = Annotated[list[ExampleIn], Field(min_length=1, max_length=100)]
 
 
-class SearchIn(RequestModel):
-    """Positive and negative examples, the space, and the number of results."""
+Words: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORDS)]
+SomeWords: TypeAlias = Annotated[list[Words], Field(max_length=10)]
 
-    examples: SomeExamples
+
+class SearchIn(RequestModel):
+    """Positive and negative examples and words, the space, and the number of results."""
+
+    examples: Examples = []
+    words: SomeWords = []
     without: Examples = []
+    without_words: SomeWords = []
     space: Name | None = None
     k: int = Field(50, ge=1, le=MAX_ITEMS)
     filter: FilterIn = Field(default_factory=FilterIn)
@@ -184,11 +190,21 @@ class ResultOut(TypedDict):
     box: list[float] | None
 
 
+class MeaningOut(TypedDict):
+    """What a search understood by a word."""
+
+    text: str
+    known: bool
+    summary: Annotated[str, Field(description="The kinds, labels and paths that match, or similar words.")]
+    suggestions: Annotated[list[str], Field(description="Similar words, if the word is unknown.")]
+
+
 class SearchOut(TypedDict):
     """The results of a search, best first."""
 
     space: str
     seconds: float
+    understood: Annotated[list[MeaningOut], Field(description="One entry per word of a search by words.")]
     results: list[ResultOut]
 
 
@@ -204,10 +220,24 @@ class UploadOut(TypedDict):
 # Feedback sessions
 
 
+class WordsOut(TypedDict):
+    """Suggestions for the word that a user types."""
+
+    words: list[str]
+
+
+class KindOut(TypedDict):
+    """A kind of picture that the network recognizes."""
+
+    name: str
+    probability: float
+
+
 class SessionIn(RequestModel):
-    """Examples to start a session with, or a label whose pictures are the examples."""
+    """Examples or words to start a session with, or a label whose pictures are the examples."""
 
     examples: Examples = []
+    words: SomeWords = []
     without: Examples = []
     label: Name | None = None
     space: Name | None = None

@@ -13,14 +13,14 @@ from typing import Any
 
 from starlette.requests import Request
 
-from lookalike.collection import Collection, Crop, Item, Result, StoredPrediction, check_target, format_id, parse_id
+from lookalike.collection import Collection, Crop, Item, Meaning, Result, StoredPrediction, check_target, format_id, parse_id
 from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role, Visible
 from lookalike.server.job_events import JobEvents
 from lookalike.server.jobs import Jobs
 from lookalike.server.lanes import Lanes
 from lookalike.server.metrics import Metrics
-from lookalike.server.models import ExampleIn, ItemOut, PredictionOut, ResultOut
+from lookalike.server.models import ExampleIn, ItemOut, MeaningOut, PredictionOut, ResultOut
 from lookalike.server.problems import Problem, not_found, token_needed
 from lookalike.server.rate_limits import RateLimiter
 from lookalike.server.settings import Settings
@@ -147,6 +147,18 @@ class Service:
         return [
             ResultOut(item=item, score=round(result.score, 6), box=None if result.box is None else list(result.box))
             for result, item in zip(results, items, strict=True)
+        ]
+
+    def meanings_json(self, meanings: Sequence[Meaning]) -> list[MeaningOut]:
+        """Return what a search understood by words, as JSON."""
+        return [
+            MeaningOut(
+                text=meaning.text,
+                known=meaning.is_known,
+                summary=valid_text(meaning.summary),
+                suggestions=meaning.suggestions,
+            )
+            for meaning in meanings
         ]
 
     def default_space(self) -> str:

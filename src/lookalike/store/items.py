@@ -151,6 +151,12 @@ class Items:
         query = "SELECT count(*) FROM items WHERE id IN (SELECT value FROM json_each(?))"
         return sum(int(self._db.read_value(query, [part])) for part in batches(wanted, BATCH)) == len(wanted)
 
+    def existing(self, ids: Iterable[int]) -> Ids:
+        """Return those of these ids that are items, ascending."""
+        query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM items WHERE id = value)"
+        found = [item for part in batches(ids, BATCH) for (item,) in self._select(query, part)]
+        return np.array(sorted(found), np.int64)
+
     def first_paths(self, ids: Sequence[int]) -> dict[int, str]:
         """Return the first path of each of these items, in the order of paths; items without a path are omitted."""
         found: dict[int, str] = {}
@@ -200,6 +206,15 @@ class Items:
         folder = root if root.endswith("/") else root + "/"
         for prefix in (text(folder), text(root + "::")):
             yield from self._between(prefix, _after(prefix))
+
+    def paths_containing(self, parts: Sequence[str], limit: int = -1) -> list[tuple[int, str]]:
+        """Return (item, path) for at most `limit` paths that contain all parts; ASCII letters match in either case."""
+        conditions = " AND ".join([r"path LIKE '%' || CAST(? AS TEXT) || '%' ESCAPE '\'"] * len(parts))
+        # A scan of the table is faster than one of its index.
+        query = f"SELECT item, path FROM paths NOT INDEXED WHERE item IS NOT NULL AND {conditions} LIMIT ?"
+        values = [text(re.sub(r"([\\%_])", r"\\\1", part)) for part in parts]
+        with self._db.reading() as db:
+            return db.execute(query, [*values, limit]).fetchall()
 
     def select(self, filter: Filter) -> Ids:
         """Return the items that match a filter, ascending. The caller must apply `label` and `relative`."""
@@ -314,6 +329,10 @@ class Items:
             if last <= low:  # with a damaged index, this loop might not end
                 raise DamagedError("The index of paths in the catalogue is damaged. Run: lookalike repair")
             low, comparison = last, ">"
+
+    def _select(self, query: str, *values: Any) -> list[Any]:
+        with self._db.reading() as db:
+            return db.execute(query, values).fetchall()
 
     def _count(self, query: str) -> int:
         with self._db.reading() as db:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lookalike.collection import Item
-from lookalike.server.models import BoxQuery, ItemOut, ItemPath, ItemsOut, ItemsQuery, SideQuery
+from lookalike.server.models import BoxQuery, ItemOut, ItemPath, ItemsOut, ItemsQuery, KindOut, SideQuery
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of
 from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, SIDES, etag, is_large, rounded
@@ -58,6 +58,19 @@ async def one_item(request: Request, id: ItemPath) -> Response:
     """Return one item."""
     service, person = service_of(request), person_of(request)
     return json_response(await service.lanes.run(request, lambda _: service.items_json([service.item(id)], person)[0]))
+
+
+@router.get("/{id}/kinds", response_model=list[KindOut])
+async def kinds(request: Request, id: ItemPath) -> Response:
+    """Return the kinds that the network recognizes in a picture, likeliest first."""
+    service = service_of(request)
+
+    def look_up(_: object) -> list[KindOut]:
+        item = service.item(id).id
+        found = service.collection.kinds([item]).get(item, [])
+        return [KindOut(name=name, probability=round(probability, 4)) for name, probability in found]
+
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.get("/{id}/thumbnail", response_class=Response, responses=PICTURE_RESPONSES)

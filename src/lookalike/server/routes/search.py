@@ -1,15 +1,24 @@
 """Search with pictures in the collection or with uploads, which are cached for an hour and not added."""
 
 import time
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.collection import format_id
+from lookalike.collection import MAX_WORDS, format_id
 from lookalike.server.lanes import Stop
-from lookalike.server.models import SearchIn, SearchOut, SideQuery, UploadOut, UploadPath, file_form
+from lookalike.server.models import (
+    SearchIn,
+    SearchOut,
+    SideQuery,
+    UploadOut,
+    UploadPath,
+    WordsOut,
+    file_form,
+)
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.routes.items import PICTURE_HEADERS, PICTURE_RESPONSES
-from lookalike.server.service import needs_role, person_of, service_of
+from lookalike.server.service import needs_role, person_of, service_of, valid_text
 from lookalike.server.thumbnails import DEFAULT_SIDE, encode, fit
 
 router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs_role("view"))])
@@ -17,15 +26,22 @@ router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(need
 
 @router.post("/search", response_model=SearchOut)
 async def search(request: Request, asked: SearchIn) -> Response:
-    """Return the pictures most similar to the positive examples and least similar to the negative ones, best first."""
+    """Return the pictures most similar to the positive examples and least similar to the negative ones, best first.
+
+    Words find pictures by what they show, and by labels, folders and file names. Their scores are not distances.
+    """
     service, person = service_of(request), person_of(request)
+    if not asked.examples and not asked.words:
+        raise Problem(422, "Give at least one example or one text in words.", field="examples")
 
     def find(stop: Stop) -> SearchOut:
         positive, negative = service.examples(asked.examples, "examples"), service.examples(asked.without, "without")
         start = time.perf_counter()
         results = service.collection.search(
             positive,
+            words=asked.words,
             without=negative,
+            without_words=asked.without_words,
             k=asked.k,
             space=asked.space,
             filter=asked.filter.to_filter(person),
@@ -34,11 +50,28 @@ async def search(request: Request, asked: SearchIn) -> Response:
             progress=stop.progress,
         )
         seconds = time.perf_counter() - start
-        space = asked.space or service.default_space()
-        return SearchOut(space=space, seconds=round(seconds, 6), results=service.results_json(results, person))
+        return SearchOut(
+            space=asked.space or service.default_space(),
+            seconds=round(seconds, 6),
+            understood=service.meanings_json(results.understood),
+            results=service.results_json(results, person),
+        )
 
     lane = "describe" if asked.is_slow else "search"
     return json_response(await service.lanes.run(request, find, lane=lane))
+
+
+@router.get("/words", response_model=WordsOut)
+async def complete(
+    request: Request, prefix: Annotated[str, Query(min_length=1, max_length=MAX_WORDS, description="Start of a word.")]
+) -> Response:
+    """Return at most eight labels, folders and kinds of pictures that start with the given letters."""
+    service = service_of(request)
+
+    def look_up(_: object) -> WordsOut:
+        return WordsOut(words=[valid_text(word) for word in service.collection.complete(prefix)])
+
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.post("/uploads", response_model=UploadOut, openapi_extra=file_form("file"))

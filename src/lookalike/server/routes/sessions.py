@@ -49,12 +49,13 @@ async def list_sessions(request: Request) -> Response:
 
 @router.post("", response_model=SessionOut, status_code=201, dependencies=JUDGE)
 async def start(request: Request, asked: SessionIn) -> Response:
-    """Start a session from examples, or from a label."""
+    """Start a session from examples or words, or from a label."""
     service, person = service_of(request), person_of(request)
 
     def create(_: object) -> SessionOut:
         session = service.collection.session(
             service.examples(asked.examples, "examples"),
+            words=asked.words,
             without=service.examples(asked.without, "without"),
             label=asked.label,
             space=asked.space,

@@ -1,0 +1,426 @@
+"""Searching by words: what words mean in a collection, and the pictures that match them.
+
+Three sources know words. The user's own words come first: labels and classes, predicted classes, names of folders and
+files. The network knows the kinds of pictures (`features.kinds`), which WordNet connects with words (`classes.words`).
+A space with a text encoder (`encode.text`), such as that of the user's own CLIP, replaces the kinds. Words can be
+combined with example pictures.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lookalike.classes.words import Term, Words, singulars
+from lookalike.collection.resolve import Example, select
+from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query, make_result
+from lookalike.collection.space import Space, Spaces
+from lookalike.errors import InputError
+from lookalike.features.kinds import decode_kinds
+from lookalike.images.sources import relative_to
+from lookalike.limits import check_count
+from lookalike.store.items import Filter
+from lookalike.text import many
+from lookalike.types import Ids, Query, Vectors
+
+CANDIDATES = 1_000
+"""Pictures that are compared if words are combined with pictures or with other words: the best of each."""
+
+OWN_SHARE = 0.9
+"""Share of the score of a picture that the user's own words determine, if they match; the rest orders equal ones."""
+
+PATH_SCORE = 0.5
+"""Score of a picture whose path contains a word. A label has the score 1, a predicted class its probability."""
+
+ENOUGH, OUTRANKED = 10, 0.5
+"""If a class has at least this many pictures, the scores of its kinds are multiplied by the second number."""
+
+FLOOR = 0.01
+"""Scores below this do not count as matches. In a combination, a missing word has this score."""
+
+EXAMPLE_PICTURES = 5
+"""Pictures whose mean vector stands for words in a session."""
+
+FOLDER_PATHS = 200
+"""Paths whose folders are suggested for a word that a user types."""
+
+MAX_WORDS = 200
+"""Maximum number of characters of a search by words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a collection understands by a word."""
+
+    text: str  # as typed
+    lemma: str | None  # the word in WordNet; None if it stands for no kind
+    kinds: int  # kinds that the network can recognize and that the word stands for
+    labels: dict[str, int]  # matching labels and classes, with their pictures
+    paths: int  # pictures with the word in the name of their folder or file
+    suggestions: list[str] = field(default_factory=list)  # similar words, if it is unknown
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any source knows the word."""
+        return self.lemma is not None or bool(self.labels) or self.paths > 0
+
+    @property
+    def summary(self) -> str:
+        """What the word means, in a few words.
+
+        >>> Meaning("birds", "bird", 59, {"bird": 12}, 1).summary
+        'birds: 59 known kinds; label bird (12 pictures); 1 path'
+        """
+        parts = [f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}"] if self.kinds else []
+        parts += [f"similar to known kinds ({self.lemma})"] if self.lemma is not None and not self.kinds else []
+        parts += [f"label {label} ({many(n, 'picture')})" for label, n in self.labels.items()]
+        parts += [many(self.paths, "path")] if self.paths else []
+        similar = f" (similar words: {', '.join(self.suggestions)})" if self.suggestions else ""
+        return f"{self.text}: {'; '.join(parts) or f'unknown, ignored{similar}'}"
+
+
+def understand(spaces: Spaces, words: str) -> list[Meaning]:
+    """What the collection understands by each of the words."""
+    return [word.meaning for word in _read(spaces, words).words]
+
+
+def search_words(
+    spaces: Spaces,
+    space: Space | None,
+    words: Sequence[str],
+    without_words: Sequence[str],
+    positive: Sequence[Example],
+    negative: Sequence[Example],
+    *,
+    k: int,
+    filter: Filter | None,
+    effort: float | str | None,
+) -> Results:
+    """Find the k pictures that match the words, and example pictures if there are any, best first.
+
+    `space` is that of the pictures; a space with a text encoder is also that of the words. A score is 1 minus the
+    match, so 0 is best, and pictures that match nothing are left out.
+    """
+    check_count("k", k)
+    among = None if filter is None else select(spaces.store, filter)
+    texts, without_texts = ([_read(spaces, text) for text in given] for given in (words, without_words))
+    describe = partial(_make_matcher, spaces, _text_space(spaces, space), among=among)
+    wanted: list[Matcher] = [describe(text) for text in texts]
+    unwanted: list[Matcher] = [describe(text) for text in without_texts]
+    for examples, matchers in ((positive, wanted), (negative, unwanted)):
+        if examples:
+            chosen = space or spaces.find(None)
+            matchers.append(NearMatcher(chosen, make_query(chosen, examples, []), among, effort))
+    if not wanted:
+        raise InputError("A search needs at least one positive word or picture. Got none.")
+    if len(wanted) == 1 and not unwanted:
+        ids, scores = wanted[0].best(k)
+    else:
+        ids = np.unique(np.concatenate([matcher.best(max(k, CANDIDATES))[0] for matcher in wanted]))
+        scores = np.mean([matcher.score(ids) for matcher in wanted], axis=0)
+        if unwanted:
+            scores = scores - NEGATIVE_WEIGHT * np.mean([matcher.score(ids) for matcher in unwanted], axis=0)
+        ids, scores = _keep_best(ids, scores, k)
+    items = spaces.store.items.get(ids.tolist())
+    found = dict(zip(ids.tolist(), scores.tolist(), strict=True))
+    results = [make_result(item, round(1 - found[item.id], 6)) for item in items.values()]
+    return Results(results, [word.meaning for text in (*texts, *without_texts) for word in text.words])
+
+
+def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
+    """An example (d,) to start a session with: the mean vector of the pictures that match the words best."""
+    text_space = _text_space(spaces, None)
+    matcher = _make_matcher(spaces, text_space, _read(spaces, words), among=space.row_ids())
+    ids, scores = matcher.best(EXAMPLE_PICTURES)
+    if not len(ids):
+        raise InputError(f"No picture matches {words!r}. Start the session with a picture or a label instead.")
+    X = space.rows.vectors(ids)  # (m, d)
+    mean: Vectors = np.average(X, axis=0, weights=scores).astype(np.float32)
+    length = np.linalg.norm(X, axis=1).mean()  # that of a picture, since many kernels depend on it
+    return mean * np.float32(length / max(np.linalg.norm(mean), np.finfo(np.float32).tiny))
+
+
+def complete(spaces: Spaces, prefix: str, k: int) -> list[str]:
+    """At most k words that start with the prefix: labels, folders below the sources, and kinds of pictures."""
+    start = prefix.casefold().strip()
+    if not start:
+        return []
+    labels = spaces.store.judgements.classes.counts()
+    found = [label for label in labels if label.casefold().startswith(start)]
+    relative = relative_to(spaces.store.items.sources())
+    for _, path in spaces.store.items.paths_containing([f"/{start}"], FOLDER_PATHS):
+        found += [folder for folder in relative(path).split("/")[:-1] if folder.casefold().startswith(start)]
+    found += Words.load().complete(start, k) if spaces.kinds is not None else []
+    return list(dict.fromkeys(found))[:k]
+
+
+def kinds_of(spaces: Spaces, ids: Sequence[int]) -> dict[int, list[tuple[str, float]]]:
+    """The likeliest kinds of items, by name, with their probabilities; items without kinds are left out."""
+    wanted, names = np.unique(np.array(list(ids), np.int64)), Words.load().classes
+    found: dict[int, list[tuple[str, float]]] = {}
+    for block in [] if spaces.kinds is None else spaces.store.vectors.blocks(spaces.kinds.name):
+        places, inside = _places(block.ids, wanted)
+        numbers, probabilities = decode_kinds(block.X[places[inside]])
+        for item, own, shares in zip(wanted[inside].tolist(), numbers.tolist(), probabilities.tolist(), strict=True):
+            found[item] = [(names[number], share) for number, share in zip(own, shares, strict=True) if share > 0]
+    return {item: found[item] for item in ids if item in found}
+
+
+class Matcher(ABC):
+    """Scores how well pictures match one thing: 1 is best, and 0 no match."""
+
+    @abstractmethod
+    def best(self, k: int) -> tuple[Ids, Vectors]:
+        """Ids (m,) and scores (m,) of the m ≤ k best pictures that match, in any order."""
+
+    @abstractmethod
+    def score(self, ids: Ids) -> Vectors:
+        """Scores (m,) of these items, ascending."""
+
+
+class NearMatcher(Matcher):
+    """Matches pictures near a query: the nearest one has the score 1, the last candidate 0."""
+
+    def __init__(self, space: Space, query: Query, among: Ids | None, effort: float | str | None = None):
+        self._index: Any = space.index
+        self._query, self._among, self._effort = query, among, effort
+        self._near, self._far = 0.0, 1.0
+        self._ids, distances = self._search(CANDIDATES, among)
+        if len(distances):
+            self._near, self._far = float(distances.min()), float(distances.max())
+
+    def best(self, k: int) -> tuple[Ids, Vectors]:
+        """The nearest candidates."""
+        ids, distances = self._search(max(k, CANDIDATES), self._among)
+        return _keep_best(ids, self._to_scores(distances), k)
+
+    def score(self, ids: Ids) -> Vectors:
+        """Scores of any items; 0 for those without a vector."""
+        found, distances = self._search(max(1, len(ids)), ids)
+        scores = np.zeros(len(ids), np.float32)
+        scores[np.searchsorted(ids, found)] = self._to_scores(distances)
+        return scores
+
+    def _search(self, k: int, among: Ids | None) -> tuple[Ids, Vectors]:
+        hits = self._index.search(self._query, min(k, max(1, len(self._index))), among=among, effort=self._effort)
+        found = hits.ids[0] >= 0
+        return hits.ids[0][found], hits.scores[0][found]
+
+    def _to_scores(self, distances: Vectors) -> Vectors:
+        scores: Vectors = np.clip((self._far - distances) / max(self._far - self._near, 1e-12), 0, 1)
+        return scores
+
+
+class KindMatcher(Matcher):
+    """Matches pictures by their kinds and by the user's own words.
+
+    Several words are combined by the geometric mean of their scores, so that each of them matters.
+    """
+
+    def __init__(self, spaces: Spaces, words: Sequence["OwnWord"], among: Ids | None):
+        self._words, self._among = words, among
+        kinds = spaces.kinds
+        self._blocks = [] if kinds is None else spaces.store.vectors.blocks(kinds.name)
+        weights = [own.term.weights * (OUTRANKED if own.has_class else 1) for own in words]
+        self._weights: Vectors = np.array(weights, np.float32)  # (t, classes)
+
+    def best(self, k: int) -> tuple[Ids, Vectors]:
+        """Scan the kinds of all pictures."""
+        best_ids, best_scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        for block in self._blocks:
+            scores = self._combine(block.ids, self._score_rows(block.X))  # (n,)
+            allowed = np.ones(len(scores), np.bool_)
+            if block.dead is not None:
+                allowed[block.dead] = False
+            if self._among is not None:
+                allowed &= np.isin(block.ids, self._among, assume_unique=True)
+            scores = np.where(allowed & (scores >= FLOOR), scores, 0)
+            ids, scores = _keep_best(block.ids, scores, k)
+            best_ids.append(ids)
+            best_scores.append(scores)
+        others = self._without_kinds()
+        best_ids.append(others)
+        best_scores.append(self._combine(others, np.zeros((len(others), len(self._words)), np.float32)))
+        return _keep_best(np.concatenate(best_ids), np.concatenate(best_scores), k)
+
+    def score(self, ids: Ids) -> Vectors:
+        """Scores of any items."""
+        S = np.zeros((len(ids), len(self._words)), np.float32)
+        for block in self._blocks:
+            places, inside = _places(block.ids, ids)
+            if inside.any():
+                S[inside] = self._score_rows(np.ascontiguousarray(block.X[places[inside]]))
+        return self._combine(ids, S)
+
+    def _score_rows(self, rows: Any) -> Vectors:
+        from lookalike.index.kinds import score_kinds  # numba takes a second to load
+
+        return score_kinds(rows, self._weights)
+
+    def _combine(self, ids: Ids, S: Vectors) -> Vectors:
+        """The scores (n,) of items, ascending, whose kinds have the scores S (n, t)."""
+        S = _with_own_words(ids, S, self._words)
+        if S.shape[1] == 1:
+            return S[:, 0]
+        scores: Vectors = np.exp(np.log(np.maximum(S, FLOOR)).mean(axis=1))
+        return scores
+
+    def _without_kinds(self) -> Ids:
+        """Items that match the user's own words and have no kinds."""
+        ids = np.unique(np.concatenate([own.ids for own in self._words]))
+        if self._among is not None:
+            ids = np.intersect1d(ids, self._among, assume_unique=True)
+        for block in self._blocks:
+            live = block.live_rows(ids)
+            ids = np.setdiff1d(ids, block.ids[live], assume_unique=True)
+        return ids
+
+
+class TextMatcher(NearMatcher):
+    """Matches pictures by a space with a text encoder, and by the user's own words."""
+
+    def __init__(self, space: Space, text: "ReadText", among: Ids | None):
+        super().__init__(space, space.query(space.chain.embed_text([text.text])), among)
+        self._words = text.words
+
+    def best(self, k: int) -> tuple[Ids, Vectors]:
+        """The nearest candidates, and those that match the user's own words."""
+        own = np.unique(np.concatenate([word.ids for word in self._words]))
+        if self._among is not None:
+            own = np.intersect1d(own, self._among, assume_unique=True)
+        ids = np.union1d(super().best(max(k, CANDIDATES))[0], own)
+        return _keep_best(ids, self.score(ids), k)
+
+    def score(self, ids: Ids) -> Vectors:
+        """Scores of any items. The text is one thing, so the mean of the scores of its own words counts."""
+        S = np.repeat(super().score(ids)[:, None], len(self._words), axis=1)
+        scores: Vectors = _with_own_words(ids, S, self._words).mean(axis=1)
+        return scores
+
+
+class OwnWord(NamedTuple):
+    """A word with the pictures that the user's own words connect with it."""
+
+    term: Term
+    meaning: Meaning
+    ids: Ids  # (m,) ascending
+    scores: Vectors  # (m,)
+
+    @property
+    def has_class(self) -> bool:
+        """Whether a class with enough pictures has this name."""
+        return max(self.meaning.labels.values(), default=0) >= ENOUGH
+
+
+class ReadText(NamedTuple):
+    """A text with its words."""
+
+    text: str
+    words: list[OwnWord]
+
+
+def _make_matcher(spaces: Spaces, space: Space | None, text: ReadText, *, among: Ids | None) -> Matcher:
+    """The matcher of one text; raises InputError if no source knows any of its words."""
+    if space is not None:
+        return TextMatcher(space, text, among)
+    known = [own for own in text.words if own.meaning.is_known]
+    if not known:
+        raise InputError(_explain_unknown(text))
+    if spaces.kinds is None and not any(len(own.ids) for own in known):
+        raise InputError(
+            "No picture was recognized yet, and no label, folder or file has these words. Add the recipe deep, which"
+            " recognizes kinds of pictures: lookalike add FOLDER --recipe deep"
+        )
+    return KindMatcher(spaces, known, among)
+
+
+def _explain_unknown(text: ReadText) -> str:
+    similar = list(dict.fromkeys(word for own in text.words for word in own.meaning.suggestions))
+    hint = f" Similar words: {', '.join(similar)}." if similar else ""
+    return (
+        f"Nothing is known about {text.text!r}: it is no kind of picture that the network recognizes, no label, and no"
+        f" part of a folder's or file's name.{hint} Search with a picture, or use your own CLIP: lookalike clip --help"
+    )
+
+
+def _text_space(spaces: Spaces, space: Space | None) -> Space | None:
+    """The space that encodes words: the given one if it can; without a space, the first that can; otherwise None."""
+    return next(
+        (one for one in ([space] if space else spaces) if one.takes_text and one.is_fitted), None
+    )
+
+
+def _read(spaces: Spaces, text: str) -> ReadText:
+    """Read a text into words, and find the pictures that the user's own words connect with them."""
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_WORDS:
+        raise InputError(f"Words must have 1 to {MAX_WORDS} characters. Got {text!r:.80}.")
+    terms = Words.load().read(text)
+    if not terms:
+        raise InputError(f"{text!r} has no word to search for. Give nouns, such as: dog, red car, beach.")
+    counts = spaces.store.judgements.classes.counts()
+    return ReadText(text, [_find_own(spaces, term, counts) for term in terms])
+
+
+def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
+    store = spaces.store
+    wanted = [name.split() for name in {term.text, term.lemma or term.text}]
+    labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
+    relative = relative_to(store.items.sources())
+    found = store.items.paths_containing([min(_forms(word), key=len) for word in term.text.split()])
+    paths = {item for item, path in found if _contains(relative(path), term.text.split())}
+    scores = dict.fromkeys(paths, PATH_SCORE)
+    for label in labels:
+        for predicted in store.judgements.predictions.of(label):
+            scores[predicted.item] = max(scores.get(predicted.item, 0.0), predicted.probability)
+    for label in labels:
+        scores.update(dict.fromkeys(store.judgements.items_with(label).tolist(), 1.0))
+    ids = store.items.existing(scores)  # labels stay when a picture is removed
+    values = np.array([scores[item] for item in ids.tolist()], np.float32)
+    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(paths), term.suggestions)
+    return OwnWord(term, meaning, ids, values)
+
+
+def _contains(name: str, words: Sequence[str]) -> bool:
+    """Whether a label or path has all these words, as singular or plural.
+
+    >>> _contains("Holiday 2024/IMG_beaches2.jpg", ["beach"]), _contains("carpet.jpg", ["car"])
+    (True, False)
+    """
+    parts = [_forms(part) for part in re.findall(r"[^\W\d_]+", name)]
+    return all(any(not _forms(word).isdisjoint(part) for part in parts) for word in words)
+
+
+def _forms(word: str) -> set[str]:
+    """A word and what its singular can be."""
+    return {word.casefold(), *singulars(word.casefold())}
+
+
+def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
+    """Raise the scores S (n, t) of items, ascending, that match the user's own words."""
+    S = S.copy()
+    for column, own in enumerate(words):
+        places, inside = _places(ids, own.ids)
+        at = places[inside]
+        S[at, column] = np.maximum(S[at, column], OWN_SHARE * own.scores[inside] + (1 - OWN_SHARE) * S[at, column])
+    return S
+
+
+def _places(among: Ids, ids: Ids) -> tuple[Ids, Any]:
+    """The places (m,) of ids (m,) in `among`, ascending, and a mask of those that are there."""
+    places = np.searchsorted(among, ids).clip(0, max(0, len(among) - 1))
+    return places, among[places] == ids if len(among) else np.zeros(len(ids), np.bool_)
+
+
+def _keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
+    """The k best ids with a score above 0, best first, ties by smaller id."""
+    if len(ids) > k:
+        least = np.partition(scores, len(scores) - k)[len(scores) - k]
+        kept = np.flatnonzero(scores >= least)
+        ids, scores = ids[kept], scores[kept]
+    order = np.lexsort((ids, -scores))[:k]
+    order = order[scores[order] > 0]
+    return ids[order], scores[order]

@@ -1,0 +1,162 @@
+"""Searching by words: the network's kinds, the user's own words, and both combined with pictures."""
+
+import numpy as np
+import pytest
+
+from lookalike import Collection, Filter
+from lookalike.classes import Words
+from lookalike.errors import InputError
+from lookalike.features.kinds import encode_kinds
+from lookalike.store.items import Item
+
+DOG, CAT, TIGER, BUS = 207, 281, 292, 779  # golden retriever, tabby, tiger, school bus
+PATHS = {
+    1: ("/photos/a/1.jpg", DOG),
+    2: ("/photos/a/2.jpg", CAT),
+    3: ("/photos/a/3.jpg", TIGER),
+    4: ("/photos/a/4.jpg", BUS),
+    5: ("/photos/garden party/5.jpg", BUS),
+    6: ("/photos/a/my dogs.jpg", BUS),
+    7: ("/photos/a/hotdog_7.jpg", BUS),
+}
+
+
+@pytest.fixture
+def collection(tmp_path):
+    """Seven pictures whose kinds, paths and vectors are known; picture 7 is most similar to picture 1."""
+    with Collection(tmp_path / "c", create=True) as collection:
+        store = collection._store
+        P = np.full((len(PATHS), 1000), 1e-5, np.float32)
+        P[np.arange(len(PATHS)), [kind for _, kind in PATHS.values()]] = 0.9
+        X = np.random.default_rng(0).normal(size=(len(PATHS), 1280)).astype(np.float32)
+        X[6] = X[0] + 0.1 * X[6]
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        ids = np.array(list(PATHS), np.int64)
+        with store.writer():
+            collection._spaces.create(["deep-plain"])
+            rows = store.vectors.write("efficientnet()", ids, X)
+            kinds = store.vectors.write(collection._spaces.kinds.name, ids, encode_kinds(P))
+            with store.transaction():
+                store.items.add_source("/photos")
+                store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+                store.items.link([(path, 1, 1, item) for item, (path, _) in PATHS.items()])
+                store.vectors.commit(rows)
+                store.vectors.commit(kinds)
+        yield collection
+
+
+def found(collection, *words, **options):
+    return [result.id for result in collection.search(words=list(words), **options)]
+
+
+def test_the_classes_of_the_test_are_those_of_the_network():
+    names = [Words.load().classes[number] for number in (DOG, CAT, TIGER, BUS)]
+    assert names == ["golden retriever", "tabby", "tiger", "school bus"]
+
+
+def test_a_word_finds_the_kinds_below_it(collection):
+    assert found(collection, "tiger")[0] == 3
+    assert set(found(collection, "feline", k=2)) == {2, 3}
+    assert found(collection, "retriever")[0] == 1
+
+
+def test_scores_are_best_first_and_pictures_without_a_match_are_left_out(collection):
+    results = collection.search(words="tiger")
+    scores = [result.score for result in results]
+    assert scores == sorted(scores)
+    assert 0 <= scores[0] < 0.5
+    assert 4 not in [result.id for result in results]
+
+
+def test_names_of_files_and_folders_count_as_words(collection):
+    assert set(found(collection, "dogs", k=2)) == {1, 6}  # not 7: "hotdog" is another word
+    assert found(collection, "party") == [5]
+    assert collection.understand("garden party")[0].paths == 1
+    with pytest.raises(InputError, match="Nothing is known about 'photosx'"):
+        found(collection, "photosx")
+
+
+def test_labels_outrank_the_network(collection):
+    collection.classes.add("tiger cub", [4])
+    assert found(collection, "tiger", k=2) == [4, 3]
+    assert collection.understand("tigers")[0].labels == {"tiger cub": 1}
+
+
+def test_a_predicted_class_counts_by_its_probability(collection):
+    collection.classes.add("pet", [1])
+    collection._store.judgements.predictions.add([(4, "pet", 0.8)], space="deep-plain", model="ncm 1")
+    assert found(collection, "pet", k=2) == [1, 4]
+
+
+def test_labels_of_removed_pictures_are_not_found(collection):
+    collection.classes.add("tiger cub", [4])
+    collection.remove(4)
+    assert found(collection, "tiger", k=1) == [3]
+
+
+def test_several_words_must_all_match(collection):
+    collection.classes.add("beach", [1, 4])
+    assert found(collection, "retriever on the beach")[0] == 1
+
+
+def test_negative_words_and_pictures_lower_the_rank(collection):
+    assert found(collection, "feline", without_words="tiger", k=1) == [2]
+    collection.classes.add("pet", [1, 2])
+    assert found(collection, "pet", without=[1], k=1) == [2]
+
+
+def test_words_are_combined_with_pictures(collection):
+    assert [result.id for result in collection.search(1, words="bus", k=1)] == [7]  # a bus that is similar to picture 1
+    assert [result.id for result in collection.search(3, words="feline", k=2)] == [3, 2]
+
+
+def test_filters_apply(collection):
+    assert found(collection, "feline", filter=Filter(path="*/2.jpg")) == [2]
+    assert found(collection, "party", filter=Filter(path="*/2.jpg")) == []
+
+
+def test_unknown_words_are_explained(collection):
+    with pytest.raises(InputError, match="Similar words: elephant"):
+        found(collection, "elefant")
+    (word,) = collection.understand("elefant")
+    assert not word.is_known
+    assert "unknown, ignored (similar words: elephant" in word.summary
+    assert found(collection, "elefant tiger")[0] == 3
+
+
+@pytest.mark.parametrize("words", ["", "  ", "the", "!?", "x" * 201])
+def test_text_without_words_is_rejected(collection, words):
+    with pytest.raises(InputError):
+        found(collection, words)
+
+
+def test_rerank_and_where_need_pictures(collection):
+    for option in ("rerank", "where"):
+        with pytest.raises(InputError, match="search by words"):
+            found(collection, "tiger", **{option: True})
+    with pytest.raises(InputError, match="at least one positive"):
+        collection.search(without_words="tiger")
+
+
+def test_completions_are_labels_folders_and_kinds(collection):
+    collection.classes.add("tigger", [1])
+    assert collection.complete("tig")[:2] == ["tigger", "tiger"]
+    assert "garden party" in collection.complete("gard")
+    assert collection.complete(" ") == []
+
+
+def test_a_session_starts_from_words(collection):
+    session = collection.session(words="feline", name="cats")
+    assert set(result.id for result in session.best(2)) == {2, 3}
+    again = collection.session(id=session.id)
+    assert [result.id for result in again.best(7)] == [result.id for result in session.best(7)]
+    with pytest.raises(InputError, match="Give only its id"):
+        collection.session(words="feline", id=session.id)
+
+
+def test_a_collection_without_kinds_explains_what_is_missing(tmp_path, collection):
+    collection.remove_space("deep-plain")
+    collection.classes.add("tiger", [4])
+    assert found(collection, "tiger") == [4]
+    with pytest.raises(InputError, match="--recipe deep"):
+        found(collection, "bus")
