@@ -1,6 +1,7 @@
 """A collection on a cluster gives the same answers as on one machine, even if workers are killed or hang."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -20,7 +21,7 @@ from lookalike import Collection, Filter, cli
 from lookalike.cluster import Cluster, connection, describing, processes, shards
 from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
-from lookalike.errors import ClusterError, InputError
+from lookalike.errors import ClusterError, InputError, UnknownNameError
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, Skip
 from lookalike.index import HyperplaneQuery, PointQuery
@@ -335,6 +336,34 @@ def test_a_file_that_a_worker_does_not_see_is_skipped_with_the_name_of_the_worke
     (skip,) = [outcome for outcome in outcomes if isinstance(outcome, Skip)]
     assert skip.reason.startswith("it does not exist on worker tcp://127.0.0.1:")
     assert not skip.lasting
+
+
+def test_map_yields_results_in_order_and_reads_few_values_ahead(cluster):
+    taken = []
+    results = cluster.map(str, (taken.append(i) or i for i in range(1_000)))
+    assert [next(results) for _ in range(100)] == [str(i) for i in range(100)]
+    assert len(taken) <= 100 + connection.AHEAD * WORKERS
+    results.close()
+
+
+def test_map_raises_the_errors_of_the_function(cluster):
+    def fail(value):
+        if value == 2:
+            raise UnknownNameError("process", os.getpid(), ["main"])
+        return value
+
+    def divide(value):
+        return 1 // value, os.getpid()
+
+    results = cluster.map(fail, range(5))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(UnknownNameError, match="No process named '") as caught:
+        next(results)
+    assert re.search(r"'(\d+)'", str(caught.value))[1] in map(str, pids(cluster).values())
+    results = cluster.map(divide, [1, 0])
+    assert next(results)[1] in pids(cluster).values()
+    with pytest.raises(ZeroDivisionError):
+        next(results)
 
 
 @pytest.mark.parametrize(
