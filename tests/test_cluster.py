@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from lookalike import Collection, Filter, cli
-from lookalike.cluster import Cluster, connection, describing, processes, shards
+from lookalike.cluster import Cluster, connected, connection, describing, processes, shards
 from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
-from lookalike.errors import ClusterError, InputError, UnknownNameError
+from lookalike.errors import ClusterError, InputError, MissingError, UnknownNameError
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, Skip
 from lookalike.index import HyperplaneQuery, PointQuery
@@ -364,6 +364,15 @@ def test_map_raises_the_errors_of_the_function(cluster):
     assert next(results)[1] in pids(cluster).values()
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_without_an_address_no_cluster_is_needed(monkeypatch):
+    monkeypatch.setattr("lookalike.cluster.find_spec", lambda name: None)  # as without dask
+    monkeypatch.delattr("lookalike.cluster.Cluster", raising=False)  # it is cached
+    with connected(None) as cluster:
+        assert cluster is None
+    with pytest.raises(MissingError, match=r"pip install 'lookalike\[cluster\]'"):
+        connected("tcp://127.0.0.1:8786")
 
 
 @pytest.mark.parametrize(
