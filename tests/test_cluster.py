@@ -16,12 +16,14 @@ from itertools import islice, product
 import dask
 import numpy as np
 import pytest
+from PIL import Image
 
 from lookalike import Collection, Filter, cli
 from lookalike.cluster import Cluster, connected, connection, describing, processes, shards
 from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
 from lookalike.errors import ClusterError, InputError, MissingError, UnknownNameError
+from lookalike.images import sources
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, Skip
 from lookalike.index import HyperplaneQuery, PointQuery
@@ -326,6 +328,24 @@ def test_a_worker_that_cannot_write_files_still_works(both, cluster, pictures, t
     assert found(there.search(0, k=60)) == found(here.search(0, k=60))
     with Collection(tmp_path / "c", create=True, cluster=cluster) as collection:
         assert collection.add(pictures, recipes=["color"]).skipped == {}
+
+
+def test_the_head_reads_no_picture_of_an_add(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "read_bytes", None)  # reading in this process would be an error
+    folder = tmp_path / "folder"
+
+    def draw(*colors):
+        for color in colors:
+            Image.new("RGB", (40, 30), color).save(folder / f"{color}.bmp")
+
+    folder.mkdir()
+    draw("red", "green", "blue")
+    with Collection(tmp_path / "c", create=True, cluster=cluster) as collection:
+        assert collection.add(folder, recipes=["color"]).added == 3
+        draw("white", "black")  # of the same size in bytes
+        shutil.copy(folder / "red.bmp", folder / "copy.bmp")
+        report = collection.add(folder)
+        assert (report.known, report.copied, report.added, report.skipped) == (3, 1, 2, {})
 
 
 def test_a_file_that_a_worker_does_not_see_is_skipped_with_the_name_of_the_worker(cluster, pictures):

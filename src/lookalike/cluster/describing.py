@@ -22,7 +22,7 @@ from distributed.scheduler import KilledWorker
 from lookalike.collection.chain import PicturePool, Prepare, describe_pool
 from lookalike.errors import ClusterError
 from lookalike.images.sources import Entry
-from lookalike.images.workers import CARRY_BYTES, THREADS_VARIABLE, Read, Skip, count_carried, make_batches
+from lookalike.images.workers import CARRY_BYTES, THREADS_VARIABLE, Outcome, Skip, count_carried, make_batches
 
 BATCH = 64
 BATCH_BYTES = 64 * 2**20
@@ -54,7 +54,7 @@ class ClusterPool:
         self._submit, self._count = submit, count
         self._features = pickle.dumps((prepare, side))
 
-    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
+    def map(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
         """Yield the outcome of each entry as soon as its task ends. Lost tasks are submitted again."""
         batches = make_batches(entries, BATCH, BATCH_BYTES)
         lost: deque[list[Entry]] = deque()
@@ -86,7 +86,7 @@ class ClusterPool:
                     lost.append(batch)
                 except KilledWorker:
                     reason = "the workers that read this batch of pictures were killed"
-                    yield from [Skip(replace(entry, data=None), reason) for entry in batch]
+                    yield from [Skip(entry.bare(), reason) for entry in batch]
         finally:
             with suppress(Exception):  # if the connection is lost, there is nothing to cancel
                 for future in running:  # the caller left the loop early
@@ -115,7 +115,7 @@ class ClusterPool:
             future.add_done_callback(done.put)
 
 
-def describe(features: bytes, entries: Sequence[Entry]) -> list[Read | Skip]:
+def describe(features: bytes, entries: Sequence[Entry]) -> list[Outcome]:
     """Read pictures and extract these features; runs on a worker."""
     with _BUSY:
         return [_with_worker(outcome) for outcome in _open_pool(features).map(entries)]
@@ -134,8 +134,8 @@ def _open_pool(features: bytes) -> PicturePool:
     return _POOL[features][1]
 
 
-def _with_worker(outcome: Read | Skip) -> Read | Skip:
+def _with_worker(outcome: Outcome) -> Outcome:
     """Name the worker in the reason if it does not see the file."""
-    if isinstance(outcome, Read) or os.path.exists(outcome.entry.archive or outcome.entry.path):
+    if not isinstance(outcome, Skip) or os.path.exists(outcome.entry.archive or outcome.entry.path):
         return outcome
     return replace(outcome, reason=f"it does not exist on worker {get_worker().address}", lasting=False)
