@@ -348,14 +348,19 @@ def test_the_head_reads_no_picture_of_an_add(cluster, tmp_path, monkeypatch):
         assert (report.known, report.copied, report.added, report.skipped) == (3, 1, 2, {})
 
 
-def test_a_file_that_a_worker_does_not_see_is_skipped_with_the_name_of_the_worker(cluster, pictures):
-    entries = [*islice(walk([pictures], on_skip=print), 3), Entry("/nowhere/a.jpg", 10, 0)]
+def test_a_missing_picture_is_skipped_with_the_name_of_the_worker_if_the_head_sees_it(
+    cluster, pictures, tmp_path, monkeypatch
+):
+    (tmp_path / "here.jpg").touch()
+    monkeypatch.chdir(tmp_path)  # the workers have another current directory
+    entries = [*islice(walk([pictures], on_skip=print), 3), Entry("here.jpg", 10, 0), Entry("/nowhere/a.jpg", 10, 0)]
     with cluster.describe_pool(Prepare([create("feature", "color()")]), 64, None) as pool:
         outcomes = list(pool.map(entries))
     assert sum(isinstance(outcome, Read) for outcome in outcomes) == 3
-    (skip,) = [outcome for outcome in outcomes if isinstance(outcome, Skip)]
-    assert skip.reason.startswith("it does not exist on worker tcp://127.0.0.1:")
-    assert not skip.lasting
+    skips = {outcome.entry.path: outcome for outcome in outcomes if isinstance(outcome, Skip)}
+    assert skips["here.jpg"].reason.startswith("it does not exist on worker tcp://127.0.0.1:")
+    assert skips["/nowhere/a.jpg"].reason == "it no longer exists"
+    assert not any(skip.lasting for skip in skips.values())
 
 
 def test_map_yields_results_in_order_and_reads_few_values_ahead(cluster):

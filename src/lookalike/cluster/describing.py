@@ -14,14 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 
 from distributed import Future, get_worker
 from distributed.scheduler import KilledWorker
 
 from lookalike.collection.chain import PicturePool, Prepare, describe_pool
 from lookalike.errors import ClusterError
-from lookalike.images.sources import Entry
+from lookalike.images.sources import DELETED, Entry
 from lookalike.images.workers import CARRY_BYTES, THREADS_VARIABLE, Outcome, Skip, count_carried, make_batches
 
 BATCH = 64
@@ -80,7 +79,8 @@ class ClusterPool:
                 if batch is None:
                     continue
                 try:
-                    yield from future.result()
+                    worker, outcomes = future.result()
+                    yield from (_name_worker(outcome, worker) for outcome in outcomes)
                     heard_at = time.monotonic()
                 except CancelledError:  # with the scheduler, for example
                     lost.append(batch)
@@ -115,10 +115,10 @@ class ClusterPool:
             future.add_done_callback(done.put)
 
 
-def describe(features: bytes, entries: Sequence[Entry]) -> list[Outcome]:
-    """Read pictures and extract these features; runs on a worker."""
+def describe(features: bytes, entries: Sequence[Entry]) -> tuple[str, list[Outcome]]:
+    """Read pictures and extract these features; runs on a worker. Returns its address and the outcomes."""
     with _BUSY:
-        return [_with_worker(outcome) for outcome in _open_pool(features).map(entries)]
+        return get_worker().address, list(_open_pool(features).map(entries))
 
 
 def _open_pool(features: bytes) -> PicturePool:
@@ -134,8 +134,10 @@ def _open_pool(features: bytes) -> PicturePool:
     return _POOL[features][1]
 
 
-def _with_worker(outcome: Outcome) -> Outcome:
-    """Name the worker in the reason if it does not see the file."""
-    if not isinstance(outcome, Skip) or os.path.exists(outcome.entry.archive or outcome.entry.path):
-        return outcome
-    return replace(outcome, reason=f"it does not exist on worker {get_worker().address}", lasting=False)
+def _name_worker(outcome: Outcome, worker: str) -> Outcome:
+    """Name the worker in the reason if it does not see a file that the head sees."""
+    if isinstance(outcome, Skip) and outcome.reason == DELETED:
+        entry = outcome.entry
+        if os.path.exists(entry.archive or entry.path):
+            return Skip(entry, f"it does not exist on worker {worker}")
+    return outcome

@@ -41,6 +41,7 @@ Within: TypeAlias = Sequence[str] | None
 """Real paths of the folders that links can point into; None for anywhere."""
 
 OUTSIDE = "it is a link that points outside the allowed folders"
+DELETED = "it no longer exists"
 
 MEMBER_COST = 400
 """Bytes of memory per member of an archive, without its name: an `Entry` and its slots in a set and in a dict."""
@@ -80,7 +81,7 @@ class Entry:
             return archives.read_zipped(self.archive, self.mtime_ns, self.index, limits)
         except ImageError:
             if not Path(self.archive or self.path).exists():
-                raise ImageError("it no longer exists") from None
+                raise ImageError(DELETED) from None
             raise
 
 
