@@ -4,21 +4,16 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import lookalike
-from lookalike.cli.lazy import Lazy
 from lookalike.cli.output import remember_collection
+from lookalike.cluster import connected
 from lookalike.errors import InputError
-
-if TYPE_CHECKING:
-    from lookalike import cluster
-else:
-    cluster = Lazy("lookalike.cluster")
 
 COLLECTION = "./.lookalike"
 _cluster: list[str] = []  # the address of the cluster, if one was given
@@ -95,7 +90,7 @@ def opened(
 ) -> Iterator["lookalike.Collection"]:
     """Open the collection of a command, on the cluster if one was given, unless `local`. This loads NumPy."""
     with (
-        cluster.Cluster(_cluster[0]) if _cluster and not local else nullcontext() as executor,
+        connected(None if local else used_cluster()) as executor,
         lookalike.Collection(where, create=create, wait_s=wait, cluster=executor) as collection,
     ):
         yield collection
