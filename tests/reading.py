@@ -6,14 +6,13 @@ For tests that are not about reading pictures. `test_workers.py` tests reading i
 import pickle
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, Self
 from unittest.mock import patch
 
 from lookalike.collection import chain, duplicates, fitting
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import Entry
-from lookalike.images.workers import Read, ReadPool, Skip, read_one
+from lookalike.images.workers import Outcome, ReadPool, read_one
 
 
 class ReadHere:
@@ -28,12 +27,9 @@ class ReadHere:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """Yield the result of each entry."""
-        for entry in entries:
-            found = read_one(entry, self._then, self._side, LIMITS)
-            bare = replace(entry, data=None)
-            yield Skip(bare, *found) if len(found) == 2 else Read(bare, *found)
+    def map(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
+        """Yield the outcome of each entry."""
+        return (read_one(entry, self._then, self._side, LIMITS) for entry in entries)
 
 
 def in_this_process() -> AbstractContextManager[None]:

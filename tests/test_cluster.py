@@ -1,6 +1,7 @@
 """A collection on a cluster gives the same answers as on one machine, even if workers are killed or hang."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -15,12 +16,14 @@ from itertools import islice, product
 import dask
 import numpy as np
 import pytest
+from PIL import Image
 
 from lookalike import Collection, Filter, cli
-from lookalike.cluster import Cluster, connection, describing, processes, shards
+from lookalike.cluster import Cluster, connected, connection, describing, processes, shards
 from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
-from lookalike.errors import ClusterError, InputError
+from lookalike.errors import ClusterError, InputError, MissingError, UnknownNameError
+from lookalike.images import sources
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, Skip
 from lookalike.index import HyperplaneQuery, PointQuery
@@ -327,14 +330,74 @@ def test_a_worker_that_cannot_write_files_still_works(both, cluster, pictures, t
         assert collection.add(pictures, recipes=["color"]).skipped == {}
 
 
-def test_a_file_that_a_worker_does_not_see_is_skipped_with_the_name_of_the_worker(cluster, pictures):
-    entries = [*islice(walk([pictures], on_skip=print), 3), Entry("/nowhere/a.jpg", 10, 0)]
+def test_the_head_reads_no_picture_of_an_add(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "read_bytes", None)  # reading in this process would be an error
+    folder = tmp_path / "folder"
+
+    def draw(*colors):
+        for color in colors:
+            Image.new("RGB", (40, 30), color).save(folder / f"{color}.bmp")
+
+    folder.mkdir()
+    draw("red", "green", "blue")
+    with Collection(tmp_path / "c", create=True, cluster=cluster) as collection:
+        assert collection.add(folder, recipes=["color"]).added == 3
+        draw("white", "black")  # of the same size in bytes
+        shutil.copy(folder / "red.bmp", folder / "copy.bmp")
+        report = collection.add(folder)
+        assert (report.known, report.copied, report.added, report.skipped) == (3, 1, 2, {})
+
+
+def test_a_missing_picture_is_skipped_with_the_name_of_the_worker_if_the_head_sees_it(
+    cluster, pictures, tmp_path, monkeypatch
+):
+    (tmp_path / "here.jpg").touch()
+    monkeypatch.chdir(tmp_path)  # the workers have another current directory
+    entries = [*islice(walk([pictures], on_skip=print), 3), Entry("here.jpg", 10, 0), Entry("/nowhere/a.jpg", 10, 0)]
     with cluster.describe_pool(Prepare([create("feature", "color()")]), 64, None) as pool:
         outcomes = list(pool.map(entries))
     assert sum(isinstance(outcome, Read) for outcome in outcomes) == 3
-    (skip,) = [outcome for outcome in outcomes if isinstance(outcome, Skip)]
-    assert skip.reason.startswith("it does not exist on worker tcp://127.0.0.1:")
-    assert not skip.lasting
+    skips = {outcome.entry.path: outcome for outcome in outcomes if isinstance(outcome, Skip)}
+    assert skips["here.jpg"].reason.startswith("it does not exist on worker tcp://127.0.0.1:")
+    assert skips["/nowhere/a.jpg"].reason == "it no longer exists"
+    assert not any(skip.lasting for skip in skips.values())
+
+
+def test_map_yields_results_in_order_and_reads_few_values_ahead(cluster):
+    taken = []
+    results = cluster.map(str, (taken.append(i) or i for i in range(1_000)))
+    assert [next(results) for _ in range(100)] == [str(i) for i in range(100)]
+    assert len(taken) <= 100 + connection.AHEAD * WORKERS
+    results.close()
+
+
+def test_map_raises_the_errors_of_the_function(cluster):
+    def fail(value):
+        if value == 2:
+            raise UnknownNameError("process", os.getpid(), ["main"])
+        return value
+
+    def divide(value):
+        return 1 // value, os.getpid()
+
+    results = cluster.map(fail, range(5))
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(UnknownNameError, match="No process named '") as caught:
+        next(results)
+    assert re.search(r"'(\d+)'", str(caught.value))[1] in map(str, pids(cluster).values())
+    results = cluster.map(divide, [1, 0])
+    assert next(results)[1] in pids(cluster).values()
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_without_an_address_no_cluster_is_needed(monkeypatch):
+    monkeypatch.setattr("lookalike.cluster.find_spec", lambda name: None)  # as without dask
+    monkeypatch.delattr("lookalike.cluster.Cluster", raising=False)  # it is cached
+    with connected(None) as cluster:
+        assert cluster is None
+    with pytest.raises(MissingError, match=r"pip install 'lookalike\[cluster\]'"):
+        connected("tcp://127.0.0.1:8786")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import fnmatch
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,12 +127,18 @@ def test_writing_outside_a_transaction_raises_an_assertion_error(items: Items) -
         items.add([make(1)])
 
 
-def test_known_sizes_are_sizes_of_items(store: Store, items: Items) -> None:
+def test_items_are_found_by_size_up_to_a_limit(store: Store, items: Items) -> None:
     fill(store, {"/a": 1}, bytes=10)
     fill(store, {"/b": 2}, bytes=2**40)
-    assert items.known_sizes([10, 11, 2**40]) == {10, 2**40}
-    assert items.known_sizes(range(5_000)) == {10}
-    assert items.known_sizes([]) == set()
+    fill(store, {"/c": 3}, bytes=10)
+
+    def found(sizes: Iterable[int], limit: int = 100) -> dict[int, list[int]]:
+        return {size: sorted(ids.tolist()) for size, ids in items.ids_by_size(sizes, limit).items()}
+
+    assert found([10, 11, 2**40]) == {10: [1, 3], 2**40: [2]}
+    assert found(range(5_000)) == {10: [1, 3]}
+    assert found([]) == {}
+    assert sum(map(len, found([10, *range(1_000, 2_000), 2**40], 2).values())) == 2
 
 
 def test_sources_keep_their_order_and_are_unique(store: Store, items: Items) -> None:

@@ -147,7 +147,7 @@ def test_completions_are_labels_folders_and_kinds(collection):
 
 def test_a_session_starts_from_words(collection):
     session = collection.session(words="feline", name="cats")
-    assert set(result.id for result in session.best(2)) == {2, 3}
+    assert {result.id for result in session.best(2)} == {2, 3}
     again = collection.session(id=session.id)
     assert [result.id for result in again.best(7)] == [result.id for result in session.best(7)]
     with pytest.raises(InputError, match="Give only its id"):

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,10 @@ import hostile
 from hostile import encode, picture, png, write_corpus
 from lookalike.errors import InputError, LookalikeError
 from lookalike.images import workers
-from lookalike.images.decoding import identify, read
+from lookalike.images.decoding import digest_content, identify, read
 from lookalike.images.files import Limits
 from lookalike.images.sources import Entry, walk
-from lookalike.images.workers import Read, ReadPool, Skip
+from lookalike.images.workers import Known, Read, ReadPool, Skip
 from waiting import TIMEOUT_S, until
 
 BLACK = encode(Image.new("RGB", (32, 32)), "PNG")
@@ -73,6 +74,19 @@ def test_every_picture_is_read_once_with_the_result_of_the_function(good):
         assert (result.width, result.height, result.format) == (picture_.width, picture_.height, "jpeg")
         assert result.parts == picture_.pixels.shape
     assert children() == []
+
+
+def test_a_file_with_a_known_id_is_not_decoded(good, tmp_path):
+    data = b"the bytes of a picture"
+    (tmp_path / "known.jpg").write_bytes(data)
+    known = [replace(entry, known=np.array([7, identify(data)])) for entry in entries_of(tmp_path)]
+    with ReadPool(hostile.shape, side=None, workers=1) as pool:
+        results = {result.entry: result for result in pool.map(known)}
+    outcome = results.pop(Entry(str(tmp_path / "known.jpg"), len(data), (tmp_path / "known.jpg").stat().st_mtime_ns))
+    assert isinstance(outcome, Known)
+    assert (outcome.id, outcome.content) == (identify(data), digest_content(data))
+    assert set(results) == set(good)
+    assert all(isinstance(result, Read) and result.entry.known is None for result in results.values())
 
 
 def test_arrays_are_returned_unchanged_and_writable(good):

@@ -5,7 +5,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +14,14 @@ import typer
 import lookalike
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.output import print_note, remember_collection
+from lookalike.cluster import connected
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
-    from lookalike import cluster, types
     from lookalike import collection as names
+    from lookalike import types
 else:
-    cluster, types, names = Lazy("lookalike.cluster"), Lazy("lookalike.types"), Lazy("lookalike.collection")
+    types, names = Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 COLLECTION = "./.lookalike"
 _cluster: list[str] = []  # the address of the cluster, if one was given
@@ -97,7 +98,7 @@ def opened(
 ) -> Iterator["lookalike.Collection"]:
     """Open the collection of a command, on the cluster if one was given, unless `local`. This loads NumPy."""
     with (
-        cluster.Cluster(_cluster[0]) if _cluster and not local else nullcontext() as executor,
+        connected(None if local else used_cluster()) as executor,
         lookalike.Collection(where, create=create, wait_s=wait, cluster=executor) as collection,
     ):
         yield collection

@@ -9,13 +9,30 @@ Workers store nothing. They read pictures and stored rows, and return vectors an
 the collection writes.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
 from lookalike.errors import MissingError
 
-if find_spec("distributed") is None:
-    raise MissingError("A cluster needs dask.distributed. Run: pip install 'lookalike[cluster]'")
+if TYPE_CHECKING:
+    from lookalike.cluster.connection import Cluster
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__ and find_spec("distributed") is None:
+        raise MissingError("A cluster needs dask.distributed. Run: pip install 'lookalike[cluster]'")
+    return _load(name)
+
+
+def connected(address: str | None) -> "AbstractContextManager[Cluster | None]":
+    """Connect to the cluster at an address; without one, the context is None, which means this machine."""
+    if address is None:
+        return nullcontext()
+    from lookalike.cluster import Cluster
+
+    return Cluster(address)

@@ -4,6 +4,7 @@ import queue
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -102,12 +103,19 @@ class Cluster:
         return None if len(index.alive) <= HERE_MAX else ShardedIndex(index, blocks, self._calls)
 
     def map(self, function: Callable[[T], Result], values: Iterable[T]) -> Iterator[Result]:
-        """Yield the result of a function for each value, in order; it runs here if the workers are lost."""
+        """Yield the result of a function for each value, in order.
+
+        It runs here if the workers are lost, or if a worker raises an error that is not a `LookalikeError`.
+        """
         remaining = iter(values)
-        while group := list(islice(remaining, AHEAD * max(1, len(self.workers())))):
-            tasks = [self._try_submit(function, value) for value in group]
-            for value, task in zip(group, tasks, strict=True):
-                yield task.result() if task is not None and self._has_result(task) else function(value)
+        ahead: deque[tuple[T, Future | None]] = deque()
+        while True:
+            free = AHEAD * max(1, len(self.workers())) - len(ahead)
+            ahead += [(value, self._try_submit(function, value)) for value in islice(remaining, max(0, free))]
+            if not ahead:
+                return
+            value, task = ahead.popleft()
+            yield task.result() if task is not None and self._has_result(task) else function(value)
 
     def _try_submit(self, function: Callable[..., Any], value: Any) -> Future | None:
         try:

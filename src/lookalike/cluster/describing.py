@@ -14,15 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 
 from distributed import Future, get_worker
 from distributed.scheduler import KilledWorker
 
 from lookalike.collection.chain import PicturePool, Prepare, describe_pool
 from lookalike.errors import ClusterError
-from lookalike.images.sources import Entry
-from lookalike.images.workers import CARRY_BYTES, THREADS_VARIABLE, Read, Skip, count_carried, make_batches
+from lookalike.images.sources import DELETED, Entry
+from lookalike.images.workers import CARRY_BYTES, THREADS_VARIABLE, Outcome, Skip, count_carried, make_batches
 
 BATCH = 64
 BATCH_BYTES = 64 * 2**20
@@ -54,7 +53,7 @@ class ClusterPool:
         self._submit, self._count = submit, count
         self._features = pickle.dumps((prepare, side))
 
-    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
+    def map(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
         """Yield the outcome of each entry as soon as its task ends. Lost tasks are submitted again."""
         batches = make_batches(entries, BATCH, BATCH_BYTES)
         lost: deque[list[Entry]] = deque()
@@ -80,13 +79,14 @@ class ClusterPool:
                 if batch is None:
                     continue
                 try:
-                    yield from future.result()
+                    worker, outcomes = future.result()
+                    yield from (_name_worker(outcome, worker) for outcome in outcomes)
                     heard_at = time.monotonic()
                 except CancelledError:  # with the scheduler, for example
                     lost.append(batch)
                 except KilledWorker:
                     reason = "the workers that read this batch of pictures were killed"
-                    yield from [Skip(replace(entry, data=None), reason) for entry in batch]
+                    yield from [Skip(entry.bare(), reason) for entry in batch]
         finally:
             with suppress(Exception):  # if the connection is lost, there is nothing to cancel
                 for future in running:  # the caller left the loop early
@@ -115,10 +115,10 @@ class ClusterPool:
             future.add_done_callback(done.put)
 
 
-def describe(features: bytes, entries: Sequence[Entry]) -> list[Read | Skip]:
-    """Read pictures and extract these features; runs on a worker."""
+def describe(features: bytes, entries: Sequence[Entry]) -> tuple[str, list[Outcome]]:
+    """Read pictures and extract these features; runs on a worker. Returns its address and the outcomes."""
     with _BUSY:
-        return [_with_worker(outcome) for outcome in _open_pool(features).map(entries)]
+        return get_worker().address, list(_open_pool(features).map(entries))
 
 
 def _open_pool(features: bytes) -> PicturePool:
@@ -134,8 +134,10 @@ def _open_pool(features: bytes) -> PicturePool:
     return _POOL[features][1]
 
 
-def _with_worker(outcome: Read | Skip) -> Read | Skip:
-    """Name the worker in the reason if it does not see the file."""
-    if isinstance(outcome, Read) or os.path.exists(outcome.entry.archive or outcome.entry.path):
-        return outcome
-    return replace(outcome, reason=f"it does not exist on worker {get_worker().address}", lasting=False)
+def _name_worker(outcome: Outcome, worker: str) -> Outcome:
+    """Name the worker in the reason if it does not see a file that the head sees."""
+    if isinstance(outcome, Skip) and outcome.reason == DELETED:
+        entry = outcome.entry
+        if os.path.exists(entry.archive or entry.path):
+            return Skip(entry, f"it does not exist on worker {worker}")
+    return outcome

@@ -57,6 +57,6 @@ from .sessions import SimulatedRound as SimulatedRound
 from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space
+from .specs import check_client_fit as check_client_fit
 from .words import MAX_WORDS as MAX_WORDS
 from .words import Meaning as Meaning
-from .specs import check_client_fit as check_client_fit

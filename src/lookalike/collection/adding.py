@@ -1,8 +1,8 @@
-"""Adding pictures: list files, recognise known ones, read the others, extract their features, commit.
+"""Adding pictures: list files, read those that are new or changed, extract their features, commit.
 
 `Adding` has the operations: `add`, `refresh`, and extracting features again. `_Ingest` does one run over some sources:
-a pool reads pictures and extracts their features, memory is bounded, and each commit is final. Callers hold the writer
-lock.
+a pool reads files, recognises known pictures and extracts the features of the others; memory is bounded, and each
+commit is final. Callers hold the writer lock.
 """
 
 import queue
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain as concatenate
 from pathlib import Path
@@ -29,14 +29,11 @@ from lookalike.errors import (
     ClusterError,
     DamagedError,
     FormatError,
-    ImageError,
     InputError,
     MissingError,
     SourceError,
     StoreError,
 )
-from lookalike.images.decoding import content_id, digest_content
-from lookalike.images.files import LIMITS
 from lookalike.images.sources import (
     Entry,
     Within,
@@ -46,11 +43,12 @@ from lookalike.images.sources import (
     ignore,
     is_missing,
     is_under,
+    locate,
     root_of,
     split_member,
     walk,
 )
-from lookalike.images.workers import Read, Skip
+from lookalike.images.workers import Known, Outcome, Read, Skip
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen
@@ -67,6 +65,10 @@ members are listed one at a time."""
 
 LOOKUP_BATCH = 1_000
 """Files looked up in the catalogue at a time."""
+
+KNOWN_IDS = 100_000
+"""Maximum number of ids that the files of one lookup are compared with. If more pictures have the sizes of these files,
+the features of some known pictures are extracted again, and discarded."""
 
 REPORTED_FILES = 100
 """Maximum number of files that a report lists by name."""
@@ -353,9 +355,8 @@ class _Ingest:
         self.chains = chains
         self.report = report
         self.features = {chain.specs[0]: chain.feature for chain in chains.values()}
-        self.rows: list[Read] = []  # with their vectors
+        self.rows: list[Read | Known] = []
         self.rows_bytes = 0
-        self.links: list[tuple[str, int, int, int]] = []
         self.skips: list[tuple[str, int, int, str]] = []
         kinds = spaces.kinds
         self.kinds = kinds if kinds is not None and kinds.base in self.features else None
@@ -363,6 +364,7 @@ class _Ingest:
         required = [*self.features, *([self.kinds.name] if complete and self.kinds is not None else [])]
         self.undescribed = {int(item) for name in required for item in self.store.vectors.missing(name)}
         self.copied_items: set[int] = set()  # known items that were found at a new path
+        self.to_read_again: list[str] = []  # files whose known item was removed before they were linked
         self.done = 0
         self.committed_at = time.monotonic()
 
@@ -378,9 +380,12 @@ class _Ingest:
                 recognizer = None if self.kinds is None else self.features[self.kinds.chain[0]]
                 prepare = Prepare(list(self.features.values()), recognizer)
                 with self.spaces.executor.describe_pool(prepare, self.spaces.read_side(), workers) as pool:
-                    for result in pool.map(concatenate([first], unread)):
-                        self._handle(result)
+                    for outcome in pool.map(concatenate([first], unread)):
+                        self._handle(outcome)
                         progress("reading", self.done, listing.total)
+                    self._commit()
+                    for outcome in pool.map(filter(None, map(locate, self.to_read_again))):
+                        self._handle(outcome)
         except (KeyboardInterrupt, ClusterError):
             self._commit()  # the next add reads the pictures that have no features yet
             raise
@@ -390,22 +395,24 @@ class _Ingest:
         progress("reading", self.done, self.done)
 
     def _unread(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
-        """Yield the entries that must be read; count the others."""
+        """Yield the entries that must be read, with the ids of the pictures that they can be; count the others."""
         entries = iter(entries)
         while batch := _next_batch(entries):
             seen = self.store.items.seen([entry.path for entry in batch])
-            sizes = self.store.items.known_sizes({entry.size for entry in batch})
-            for entry in batch:
-                before = seen.get(entry.path)
-                unchanged = before is not None and self._unchanged(entry, before)
-                if unchanged or (entry.size in sizes and self._link_if_known(entry, before)):
-                    self.done += 1
-                else:
-                    yield entry
+            unread = [entry for entry in batch if not self._unchanged(entry, seen.get(entry.path))]
+            known = self.store.items.ids_by_size({entry.size for entry in unread}, KNOWN_IDS)
+            if self.undescribed:
+                known = {size: self._described(ids) for size, ids in known.items()}
+            self.done += len(batch) - len(unread)
+            yield from (replace(entry, known=known.get(entry.size)) for entry in unread)
             progress("reading", self.done, None)
 
-    def _unchanged(self, entry: Entry, before: Seen) -> bool:
-        if (before.size, before.mtime_ns) != (entry.size, entry.mtime_ns):
+    def _described(self, ids: Ids) -> Ids:
+        """Those of these items that have all vectors."""
+        return np.array([item for item in ids.tolist() if item not in self.undescribed], np.int64)
+
+    def _unchanged(self, entry: Entry, before: Seen | None) -> bool:
+        if before is None or (before.size, before.mtime_ns) != (entry.size, entry.mtime_ns):
             return False
         if before.item is None:
             self.report.skipped[entry.path] = before.reason or ""
@@ -413,75 +420,71 @@ class _Ingest:
         self.report.known += before.item not in self.undescribed
         return before.item not in self.undescribed
 
-    def _link_if_known(self, entry: Entry, before: Seen | None) -> bool:
-        """Link a file to the known item with the same bytes, without decoding it; False if there is none."""
-        try:
-            content = digest_content(entry.read(LIMITS))
-        except ImageError:
-            return False  # the reading process reports the reason
-        item = content_id(content)
-        known = self.store.items.get([item]).get(item)
-        if known is None or item in self.undescribed or known.content not in (None, content):
-            return False
-        self._link(entry, item, before)
-        return True
-
-    def _handle(self, result: Read | Skip) -> None:
+    def _handle(self, outcome: Outcome) -> None:
         self.done += 1
-        if isinstance(result, Skip):
-            entry = result.entry
-            self.report.skipped[entry.path] = result.reason
+        if isinstance(outcome, Skip):
+            entry = outcome.entry
+            self.report.skipped[entry.path] = outcome.reason
             # Without a size, the file never counts as unchanged, so the next add tries it again.
-            size, mtime_ns = (entry.size, entry.mtime_ns) if result.lasting else (-1, -1)
-            if result.lasting or self._item_at(entry.path) is None:
-                self.skips.append((entry.path, size, mtime_ns, result.reason))
+            size, mtime_ns = (entry.size, entry.mtime_ns) if outcome.lasting else (-1, -1)
+            if outcome.lasting or self._item_at(entry.path) is None:
+                self.skips.append((entry.path, size, mtime_ns, outcome.reason))
         else:
-            self.rows.append(result)
-            self.rows_bytes += sum(row.nbytes for row in result.parts)
+            self.rows.append(outcome)
+            if isinstance(outcome, Read):
+                self.rows_bytes += sum(row.nbytes for row in outcome.parts)
         overdue = time.monotonic() - self.committed_at > COMMIT_S
         if overdue or len(self.rows) >= COMMIT_ROWS or self.rows_bytes >= COMMIT_BYTES:
             self._commit()
 
     def _commit(self) -> None:
-        """Add all pictures whose features were extracted to the collection, in one transaction."""
+        """Add all files that were read to the collection, in one transaction."""
         self.committed_at = time.monotonic()
-        if not (self.rows or self.links or self.skips):
+        if not (self.rows or self.skips):
             return
-        existing = self.store.items.get(list({read.id for read in self.rows}))
+        existing = self.store.items.get(list({row.id for row in self.rows}))
+        self._drop_removed(existing)
         self._skip_collisions(existing)
-        reads = {read.id: read for read in self.rows}  # the same picture twice is one item
+        reads = {row.id: row for row in self.rows if isinstance(row, Read)}  # the same picture twice is one item
         to_write = {item: read for item, read in reads.items() if item not in existing or item in self.undescribed}
         pendings = [*self._write(to_write), *self._write_kinds(to_write, existing)]
-        before = self.store.items.seen([read.entry.path for read in self.rows])
+        before = self.store.items.seen([row.entry.path for row in self.rows])
         counted = set(existing)
-        for read in self.rows:
-            self._link(read.entry, read.id, before.get(read.entry.path), new=read.id not in counted)
-            counted.add(read.id)
+        for row in self.rows:
+            self._count(row.entry.path, row.id, before.get(row.entry.path), new=row.id not in counted)
+            counted.add(row.id)
+        links = [(row.entry.path, row.entry.size, row.entry.mtime_ns, row.id) for row in self.rows]
         with self.store.transaction():
             self.store.items.add([_item(read) for item, read in reads.items() if item not in existing])
-            pathless = [*self.store.items.link(self.links), *self.store.items.skip(self.skips)]
+            pathless = [*self.store.items.link(links), *self.store.items.skip(self.skips)]
             for pending in pendings:
                 self.store.vectors.commit(pending)
             self.store.remove(pathless)  # a changed file is a new item; no file has the old content
         self.undescribed.difference_update(to_write)
-        self.rows, self.rows_bytes, self.links, self.skips = [], 0, [], []
+        self.rows, self.rows_bytes, self.skips = [], 0, []
         for space in {*self.features, *self.chains, *([] if self.kinds is None else [self.kinds.name])}:
             self.store.vectors.merge(space)
+
+    def _drop_removed(self, existing: dict[int, Item]) -> None:
+        """Drop known pictures that an earlier commit has removed, because their last file had changed."""
+        removed = [row.entry.path for row in self.rows if isinstance(row, Known) and row.id not in existing]
+        if removed:
+            self.to_read_again += removed
+            self.done -= len(removed)
+            self.rows = [row for row in self.rows if isinstance(row, Read) or row.id in existing]
 
     def _skip_collisions(self, existing: dict[int, Item]) -> None:
         """Skip files that have the id of another file, known or read earlier, but different bytes."""
         contents = {item: known.content for item, known in existing.items()}
         kept = []
-        for read in self.rows:
-            expected = contents.setdefault(read.id, read.content)
-            if expected is None or expected == read.content:
-                kept.append(read)
+        for row in self.rows:
+            expected = contents.setdefault(row.id, row.content)
+            if expected is None or expected == row.content:
+                kept.append(row)
                 continue
-            reason = (
-                f"the id {format_id(read.id)} belongs to a different picture (a hash collision); re-encode this one"
-            )
-            self.report.skipped[read.entry.path] = reason
-            self.skips.append((read.entry.path, read.entry.size, read.entry.mtime_ns, reason))
+            reason = f"the id {format_id(row.id)} belongs to a different picture (a hash collision); re-encode this one"
+            self.report.skipped[row.entry.path] = reason
+            self.skips.append((row.entry.path, row.entry.size, row.entry.mtime_ns, reason))
         self.rows = kept
 
     def _write(self, reads: dict[int, Read]) -> list[Pending]:
@@ -530,8 +533,8 @@ class _Ingest:
             return lack
         return lack & np.isin(ids, self.store.vectors.live_ids(name), invert=True)
 
-    def _link(self, entry: Entry, item: int, before: Seen | None, *, new: bool = False) -> None:
-        self.links.append((entry.path, entry.size, entry.mtime_ns, item))
+    def _count(self, path: str, item: int, before: Seen | None, *, new: bool) -> None:
+        """Count a file in the report."""
         if before is not None and before.item not in (None, item):
             outcome = "changed"
         elif new:
@@ -543,7 +546,7 @@ class _Ingest:
             outcome = "known"
         setattr(self.report, outcome, getattr(self.report, outcome) + 1)
         if outcome != "known" and len(self.report.files) < REPORTED_FILES:
-            self.report.files[entry.path] = outcome
+            self.report.files[path] = outcome
 
     def _item_at(self, path: str) -> int | None:
         before = self.store.items.seen([path]).get(path)

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from lookalike.arrays import chunks, to_numpy
 from lookalike.collection.specs import is_coder, kind_of_step, takes_labels, takes_negatives
 from lookalike.images.sources import Entry
-from lookalike.images.workers import Read, ReadPool, Skip
+from lookalike.images.workers import Outcome, Read, ReadPool
 from lookalike.index.queries import CodedQuery, PointQuery
 from lookalike.registry import (
     create,
@@ -187,7 +187,7 @@ def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
 class PicturePool(Protocol):
     """A pool that reads pictures and extracts their features, on this machine or on others."""
 
-    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
+    def map(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
         """Yield the outcome of each entry, in any order.
 
         The `parts` of a picture that was read are its vectors (d,), one per feature.
@@ -218,10 +218,10 @@ class _DescribePool:
     def __init__(self, prepare: "Prepare", pool: ReadPool):
         self._prepare, self._pool = prepare, pool
 
-    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
+    def map(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
         prepared: list[Read] = []
         for outcome in self._pool.map(entries):
-            if isinstance(outcome, Skip):
+            if not isinstance(outcome, Read):
                 yield outcome
                 continue
             prepared.append(outcome)

@@ -21,7 +21,7 @@ from lookalike.errors import ImageError, InputError, NoItemError, UnknownNameErr
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import Entry, absolute, locate, matcher, relative_to, walk
-from lookalike.images.workers import Read, Skip
+from lookalike.images.workers import Outcome, Read, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Items
 from lookalike.types import Box, Ids, Pixels, Progress, Vectors, check_box, crop, format_id, parse_id, silent
@@ -259,6 +259,7 @@ def rows_of(
             elif (outcome := files.get(number)) is not None:
                 if isinstance(outcome, Skip):
                     raise UnreadableError(example, outcome.reason)
+                assert isinstance(outcome, Read), "no ids are known"
                 item = outcome.id
                 known = item in index
                 rows[len(resolved)] = (
@@ -284,7 +285,7 @@ def rows_of(
     return ExampleRows([example for example, _ in resolved], X, [item for _, item in resolved])
 
 
-def _read_files(space: Space, examples: Sequence[Example], progress: Progress) -> dict[int, Read | Skip]:
+def _read_files(space: Space, examples: Sequence[Example], progress: Progress) -> dict[int, Outcome]:
     """Read files whose paths are not in the collection and extract the feature, by position; nothing for few files."""
     entries: dict[str, Entry] = {}
     positions: dict[int, str] = {}
@@ -296,7 +297,7 @@ def _read_files(space: Space, examples: Sequence[Example], progress: Progress) -
                     positions[number] = entry.path
     if len(entries) < MANY_FILES:
         return {}
-    found: dict[str, Read | Skip] = {}
+    found: dict[str, Outcome] = {}
     prepare = Prepare([space.chain.feature])
     with space.executor.describe_pool(prepare, space.read_side, None) as pool:
         for outcome in pool.map(entries.values()):

@@ -13,14 +13,15 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from lookalike.errors import ImageError, InputError, SourceError
 from lookalike.images import archives
 from lookalike.images.files import LIMITS, Limits, check_regular, describe_error, read_bytes
+from lookalike.types import Ids
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif", ".avif")
@@ -40,6 +41,7 @@ Within: TypeAlias = Sequence[str] | None
 """Real paths of the folders that links can point into; None for anywhere."""
 
 OUTSIDE = "it is a link that points outside the allowed folders"
+DELETED = "it no longer exists"
 
 MEMBER_COST = 400
 """Bytes of memory per member of an archive, without its name: an `Entry` and its slots in a set and in a dict."""
@@ -59,6 +61,11 @@ class Entry:
     offset: int | None = None
     index: int | None = None
     data: bytes | None = field(default=None, repr=False, compare=False)
+    known: Ids | None = field(default=None, repr=False, compare=False)  # a file with one of these ids is not decoded
+
+    def bare(self) -> Self:
+        """Return the entry without the data and the known ids, which only its reader needs."""
+        return replace(self, data=None, known=None)
 
     def read(self, limits: Limits = LIMITS) -> bytes:
         """Return the file's bytes. Raises ImageError with the reason if they cannot be read."""
@@ -74,7 +81,7 @@ class Entry:
             return archives.read_zipped(self.archive, self.mtime_ns, self.index, limits)
         except ImageError:
             if not Path(self.archive or self.path).exists():
-                raise ImageError("it no longer exists") from None
+                raise ImageError(DELETED) from None
             raise
 
 

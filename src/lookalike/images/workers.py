@@ -1,10 +1,11 @@
 """Read many pictures in separate processes, which protect the caller from files that break a decoder.
 
-`ReadPool` applies a function to each picture and yields a `Read` or a `Skip` for each entry, in any order. A file that
-crashes a decoder, hangs it or exhausts the memory ends one process and is skipped; a new process reads the next file.
+`ReadPool` applies a function to each picture and yields a `Read`, `Known` or `Skip` for each entry, in any order. A
+file that crashes a decoder, hangs it or exhausts the memory ends one process and is skipped; a new process reads the
+next file.
 
-A process runs `serve`. It receives (then, side, limits, timeout_s), then lists of entries. For each entry it sends
-either (content digest, width, height, format, taken_at, parts) or (reason, lasting).
+A process runs `serve`. It receives (then, side, limits, timeout_s), then lists of entries. For each entry it sends the
+outcome.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -98,6 +99,19 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """A file that was not decoded, because its id is one of `Entry.known`."""
+
+    entry: Entry
+    content: bytes  # the digest of the file's bytes
+
+    @property
+    def id(self) -> int:
+        """The item's id."""
+        return content_id(self.content)
+
+
+@dataclass(frozen=True, slots=True)
 class Skip:
     """A file that was skipped. `lasting`: the reason is in its bytes, so another attempt would fail as well."""
 
@@ -106,11 +120,11 @@ class Skip:
     lasting: bool = False
 
 
-_Reply: TypeAlias = tuple[bytes, int, int, str, float | None, Any] | tuple[str, bool]
-"""The reply of a process for one entry."""
+Outcome: TypeAlias = Read | Known | Skip
+"""The result for one entry, which is `Entry.bare`."""
 
-_Done: TypeAlias = "queue.SimpleQueue[Read | Skip | BaseException | int]"
-"""Results; after each batch, the number of bytes that it carried; or an exception to raise in the caller's thread."""
+_Done: TypeAlias = "queue.SimpleQueue[Outcome | BaseException | int]"
+"""Outcomes; after each batch, the number of bytes that it carried; or an exception to raise in the caller's thread."""
 
 _Work: TypeAlias = "queue.SimpleQueue[tuple[list[Entry], _Done] | None]"
 
@@ -158,8 +172,8 @@ class ReadPool:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def map(self, entries: Iterable[Entry]) -> Iterator[Read | Skip]:
-        """Yield the result of each entry as soon as it is known. The entries of results no longer carry bytes."""
+    def map(self, entries: Iterable[Entry]) -> Iterator[Outcome]:
+        """Yield the outcome of each entry as soon as it is available."""
         done: _Done = queue.SimpleQueue()
         batches = make_batches(entries, BATCH, BATCH_BYTES)
         running = carried = 0
@@ -179,7 +193,7 @@ class ReadPool:
                     case int() as n_bytes:
                         running -= 1
                         carried -= n_bytes
-                    case Read() | Skip() as outcome:
+                    case Read() | Known() | Skip() as outcome:
                         yield outcome
                     case BaseException() as error:
                         raise error
@@ -194,6 +208,7 @@ class ReadPool:
             raise ImageError("the worker process was stopped")
         if isinstance(found[0], Skip):
             raise ImageError(found[0].reason)
+        assert isinstance(found[0], Read), "no ids are known"
         return found[0]
 
     def close(self) -> None:
@@ -256,13 +271,13 @@ class _Feeder:
             try:
                 connection.send(list(batch))
                 while batch:
-                    reply = _receive(connection)
-                    entry = replace(batch.popleft(), data=None)
-                    done.put(Read(entry, *reply) if len(reply) > 2 else Skip(entry, *reply))
+                    outcome = _receive(connection)
+                    batch.popleft()
+                    done.put(outcome)
             except (EOFError, OSError):
                 code, self.process = self.process.end(), None
                 if not self.closing.is_set():
-                    done.put(Skip(replace(batch.popleft(), data=None), *self._explain(code)))
+                    done.put(Skip(batch.popleft().bare(), *self._explain(code)))
 
     def _explain(self, code: int | None) -> tuple[str, bool]:
         """Return why a process ended, from its exit code, and whether the same file would end it again."""
@@ -365,47 +380,52 @@ def serve(descriptor: int) -> None:
         while True:
             for entry in connection.recv():
                 _limit_time(timeout_s)
-                reply = read_one(entry, then, side, limits)
+                outcome = read_one(entry, then, side, limits)
                 _limit_time(0)
-                _send(connection, reply)
+                _send(connection, outcome)
 
 
-def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limits: Limits) -> _Reply:
-    """Return the reply for one entry. A reason is lasting if it is in the file's bytes."""
+def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limits: Limits) -> Outcome:
+    """Return the outcome of one entry."""
+    bare = entry.bare()
     try:
         data = entry.read(limits)
     except MemoryError:
-        return "it needs more memory than is available", False
+        return Skip(bare, "it needs more memory than is available")
     except ImageError as error:
-        return str(error), False
+        return Skip(bare, str(error))
+    content = digest_content(data)
+    if entry.known is not None and content_id(content) in entry.known:
+        return Known(bare, content)
     try:
         picture = read(data, side=side, limits=limits)
     except ImageError as error:
-        return str(error), not isinstance(error.__cause__, MemoryError | MissingError)
+        return Skip(bare, str(error), lasting=not isinstance(error.__cause__, MemoryError | MissingError))
     try:
         parts = then(picture.pixels)
     except Exception as error:  # noqa: BLE001 — if the function fails for one picture, the others are still read
-        return _describe(error), False
-    return digest_content(data), picture.width, picture.height, picture.format, picture.taken_at, parts
+        return Skip(bare, _describe(error))
+    return Read(bare, content, picture.width, picture.height, picture.format, picture.taken_at, parts)
 
 
-def _receive(connection: Connection) -> Any:
-    """Receive a reply from `_send`."""
+def _receive(connection: Connection) -> Outcome:
+    """Receive an outcome from `_send`."""
     head, sizes = connection.recv()
     buffers = [bytearray(size) for size in sizes]
     for buffer in buffers:
         connection.recv_bytes_into(buffer)
-    return pickle.loads(head, buffers=buffers)  # noqa: S301 — our own process wrote it
+    outcome: Outcome = pickle.loads(head, buffers=buffers)  # noqa: S301 — our own process wrote it
+    return outcome
 
 
-def _send(connection: Connection, reply: _Reply) -> None:
-    """Send a reply. Its arrays are sent without the copies that pickling makes."""
+def _send(connection: Connection, outcome: Outcome) -> None:
+    """Send an outcome. Its arrays are sent without the copies that pickling makes."""
     buffers: list[pickle.PickleBuffer] = []
     try:
-        head = pickle.dumps(reply, protocol=5, buffer_callback=buffers.append)
+        head = pickle.dumps(outcome, protocol=5, buffer_callback=buffers.append)
     except Exception as error:  # noqa: BLE001 — the return value of the function cannot be pickled
         buffers.clear()
-        head = pickle.dumps((_describe(error), False))
+        head = pickle.dumps(Skip(outcome.entry, _describe(error)))
     parts = [buffer.raw() for buffer in buffers]
     connection.send((head, [part.nbytes for part in parts]))
     for part in parts:

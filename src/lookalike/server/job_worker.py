@@ -13,19 +13,16 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from lookalike.cluster import connected
 from lookalike.collection import CORES, Collection, Report, check_client_fit, leads_inside, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.server.settings import job_threads
 from lookalike.server.uploads import FOLDER, hide_removed
 from lookalike.text import many
 from lookalike.types import Progress
-
-if TYPE_CHECKING:
-    from lookalike.cluster import Cluster
 
 WORKERS = job_threads(CORES)
 """Number of processes that read pictures for a job."""
@@ -48,7 +45,7 @@ def main() -> None:
     threading.Thread(target=_die_with_service, daemon=True).start()
     try:
         with (
-            _connect(order["cluster"]) as cluster,
+            connected(order["cluster"]) as cluster,
             Collection(order["collection"], wait_s=LOCK_WAIT_S, within=order["within"], cluster=cluster) as collection,
         ):
             result, message = KINDS[order["kind"]](collection, order["arguments"], _reporter(out))
@@ -61,15 +58,6 @@ def main() -> None:
         _send(out, {"error": {"kind": kind, "message": message}, "trace": traceback.format_exc()})
         return
     _send(out, {"result": result, "message": message})
-
-
-def _connect(address: str | None) -> "AbstractContextManager[Cluster | None]":
-    """Connect to a cluster, if the service uses one."""
-    if address is None:
-        return nullcontext()
-    from lookalike.cluster import Cluster  # an optional package
-
-    return Cluster(address)
 
 
 def _add(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:

@@ -13,7 +13,17 @@ from typing import Any
 
 from starlette.requests import Request
 
-from lookalike.collection import Collection, Crop, Item, Meaning, Result, StoredPrediction, check_target, format_id, parse_id
+from lookalike.collection import (
+    Collection,
+    Crop,
+    Item,
+    Meaning,
+    Result,
+    StoredPrediction,
+    check_target,
+    format_id,
+    parse_id,
+)
 from lookalike.errors import DamagedError, FormatError, ImageError, LookalikeError
 from lookalike.server.access import Access, Person, Role, Visible
 from lookalike.server.job_events import JobEvents

@@ -189,11 +189,15 @@ class Items:
                     found[path] = Seen(size, mtime_ns, item, reason)
         return found
 
-    def known_sizes(self, sizes: Iterable[int]) -> set[int]:
-        """Return those of the sizes, in bytes, that at least one item has."""
+    def ids_by_size(self, sizes: Iterable[int], limit: int) -> dict[int, Ids]:
+        """Return the ids of the items with these sizes, in bytes, by size; after `limit` ids, others are omitted."""
+        found: dict[int, Ids] = {}
         with self._db.reading() as db:
-            query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM items WHERE bytes = value)"
-            return {size for part in batches(sizes, BATCH) for (size,) in db.execute(query, [part])}
+            for part in batches(sizes, BATCH):
+                left = limit - sum(map(len, found.values()))
+                for size, ids in db.execute(_IDS_BY_SIZE, [part, left]):
+                    found[size] = np.fromstring(ids, np.int64, sep=",")
+        return found
 
     def skipped(self) -> dict[str, str]:
         """Return the reason for each skipped path, sorted by path."""
@@ -346,6 +350,10 @@ _ITEMS = (
     " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"
+_IDS_BY_SIZE = (
+    "SELECT bytes, group_concat(id) FROM"
+    " (SELECT bytes, id FROM items WHERE bytes IN (SELECT value FROM json_each(?)) LIMIT ?) GROUP BY bytes"
+)
 _TIME = "coalesce(taken_at, (SELECT min(mtime_ns) FROM paths WHERE item = id) / 1e9)"
 _ORDERS: dict[Order, str] = {
     "path": "SELECT item FROM paths WHERE item IS NOT NULL ORDER BY path",
