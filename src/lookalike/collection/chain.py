@@ -135,6 +135,10 @@ class Chain:
         """Compute the vectors of parts of a picture, (len(boxes), D) float32; see `extract`."""
         return self._finish(self.feature.regions(image, boxes))
 
+    def embed_text(self, texts: Sequence[str]) -> Vectors:
+        """Compute the vectors of texts, (n, D) float32, comparable to those of pictures; see `extract`."""
+        raise NotImplementedError
+
     @property
     def has_own_measure(self) -> bool:
         """Whether the last transform has its own measure, which replaces the Euclidean distance."""

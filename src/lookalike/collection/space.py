@@ -156,6 +156,11 @@ class Space:
         return any(map(takes_labels, self.specs[1:]))
 
     @property
+    def takes_text(self) -> bool:
+        """Whether its chain also computes vectors of texts (`chain.embed_text`)."""
+        return False
+
+    @property
     def takes_negatives(self) -> bool:
         """Whether one of its steps is fitted on a pool of negatives."""
         return any(map(takes_negatives, self.specs[1:]))
