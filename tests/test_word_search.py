@@ -72,7 +72,7 @@ def test_names_of_files_and_folders_count_as_words(collection):
     assert set(found(collection, "dogs", k=2)) == {1, 6}  # not 7: "hotdog" is another word
     assert found(collection, "party") == [5]
     assert collection.understand("garden party")[0].paths == 1
-    with pytest.raises(InputError, match="Nothing is known about 'photosx'"):
+    with pytest.raises(InputError, match="'photosx' is unknown"):
         found(collection, "photosx")
 
 

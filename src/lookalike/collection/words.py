@@ -342,8 +342,8 @@ def _explain_unknown(text: ReadText) -> str:
     similar = list(dict.fromkeys(word for own in text.words for word in own.meaning.suggestions))
     hint = f" Similar words: {', '.join(similar)}." if similar else ""
     return (
-        f"Nothing is known about {text.text!r}: it is no kind of picture that the network recognizes, no label, and no"
-        f" part of a folder's or file's name.{hint} Search with a picture, or use your own CLIP: lookalike clip --help"
+        f"{text.text!r} is unknown: the network has not learned it, and it is not a label or part of a folder's or"
+        f" file's name.{hint} Search with a picture, or use your own CLIP: lookalike clip --help"
     )
 
 

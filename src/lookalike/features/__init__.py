@@ -8,6 +8,7 @@ Networks:
 
 efficientnet      EfficientNet, EfficientNetMaps: the default network
 onnx_networks     Onnx, OnnxMaps: the user's own networks
+kinds             the likeliest classes of a picture in 48 bytes
 pooling           pool feature maps and tokens into one vector
 inference         onnxruntime sessions, batches, maps as patches
 pth               read weights from torch's files

@@ -9,6 +9,7 @@
     choice                           the index for a number of vectors; shortlist sizes; recall
     fsm_tree, m_tree                 `FsmTree`: the feature-space M-tree (library only)
     multi_hash                       `MultiHash`: multi-index hashing of codes (library only)
+    kinds                            score the kinds of pictures, for searches by words
     neighbours                       `NeighbourGraph`: the nearest neighbours of every row
     rerank                           k-reciprocal re-ranking of the first results
     exact                            base classes: rows under ids, and structures over them

@@ -18,8 +18,8 @@ LEAST_ROWS = 4_096
 def score_kinds(rows: NDArray[np.uint8], weights: Vectors) -> Vectors:
     """How well each of n rows matches each of t terms, (n, t), from 0 to 1; larger is better.
 
-    `rows` are (n, 48), and `weights` (t, classes) say how well each class matches each term, from 0 to 1. A score is
-    the mean weight of the classes of the picture, by the square roots of their probabilities.
+    `rows` are (n, 48). `weights` (t, classes) are the matches of each class with each term, from 0 to 1. A score is
+    the mean weight of the classes of the picture, weighted by the square roots of their probabilities.
     """
     if rows.ndim != 2 or rows.shape[1] != KIND_BYTES:
         raise ValueError(f"rows must be (n, {KIND_BYTES}). Got {rows.shape}.")
