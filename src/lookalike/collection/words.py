@@ -408,7 +408,7 @@ def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
 
 
 def _places(among: Ids, ids: Ids) -> tuple[Ids, Any]:
-    """The places (m,) of ids (m,) in `among`, ascending, and a mask of those that are there."""
+    """The places (m,) of ids (m,) in `among`, ascending, and a mask of the ids that it contains."""
     places = np.searchsorted(among, ids).clip(0, max(0, len(among) - 1))
     return places, among[places] == ids if len(among) else np.zeros(len(ids), np.bool_)
 
