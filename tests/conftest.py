@@ -174,3 +174,11 @@ def shelf(tmp_path_factory):
 
     with in_this_process():
         return make_shelf(tmp_path_factory.mktemp("shelf"))
+
+
+@pytest.fixture(scope="session")
+def towers(tmp_path_factory):
+    """The files of a small network of pictures and texts; see `towers`."""
+    from towers import write_towers
+
+    return write_towers(tmp_path_factory.mktemp("towers"))

@@ -4,6 +4,7 @@ import pytest
 
 from lookalike import registry
 from lookalike.checks import CHECKS
+from towers import write_text, write_tokenizer
 
 
 def cases():
@@ -13,8 +14,15 @@ def cases():
                 yield pytest.param(kind, name, check, id=f"{kind}-{name}-{check.__name__}")
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Options of `text`: a network for the rows of 20 numbers of the checks."""
+    folder = tmp_path_factory.mktemp("texts")
+    return {"onnx": str(write_text(folder, dim=20)), "tokenizer": str(write_tokenizer(folder))}
+
+
 @pytest.mark.parametrize(("kind", "name", "check"), list(cases()))
-def test_conforms(kind, name, check, network):
+def test_conforms(kind, name, check, network, texts):
     options = {
         "onnx": {"path": str(network), "size": 32, "pool": "gem"},
         "onnxmaps": {"path": str(network), "size": 32},
@@ -31,6 +39,7 @@ def test_conforms(kind, name, check, network):
         "mmc": {"pairs": 300},
         "pd": {"k": 4},
         "sdpm": {"triplets": 300},
+        "text": texts,
     }
     check(lambda: registry.create(kind, registry.Spec(name, options.get(name, {}))))
 

@@ -66,6 +66,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "sdpm": "lookalike.learn.semidefinite:Sdpm",
         "slem": "lookalike.encode.slem:Slem",
         "smooth": "lookalike.encode.smooth:Smooth",
+        "text": "lookalike.encode.text:Text",
         "tsvmplanes": "lookalike.codes.tsvmh:TsvmPlanes",
         "wsabie": "lookalike.learn.wsabie:Wsabie",
     },

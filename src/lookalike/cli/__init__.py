@@ -1,10 +1,10 @@
 """The command line. Exit codes: 0 success, 1 files skipped or faults found, 2 usage or input error, 130 Ctrl-C.
 
-Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `search` (search, explain),
-`feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map, export),
-`plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `cluster`, `serve` (serve, token),
-`demo`, `bench`. `options` has the options that commands share, `output` the functions that print, and `lazy` delays
-imports that `lookalike --help` does not need. `run` prints every error as one line.
+Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `clip`, `search` (search,
+explain), `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map,
+export), `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `cluster`, `serve` (serve,
+token), `demo`, `bench`. `options` has the options that commands share, `output` the functions that print, and `lazy`
+delays imports that `lookalike --help` does not need. `run` prints every error as one line.
 """
 
 import io
@@ -20,6 +20,7 @@ import lookalike
 from lookalike.cli import (
     add,
     classes,
+    clip,
     cluster,
     demo,
     duplicates,
@@ -138,7 +139,7 @@ def root(
 
 
 # In the order of `lookalike --help`.
-for _verb in (add.add, add.refresh, add.remove, fit.fit, search.search, feedback.feedback, classes.classify):
+for _verb in (add.add, add.refresh, add.remove, fit.fit, clip.clip, search.search, feedback.feedback, classes.classify):
     app.command()(_verb)
 app.add_typer(classes.app)
 app.add_typer(duplicates.app)

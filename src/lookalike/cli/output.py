@@ -29,7 +29,7 @@ LINE_S = 10.0
 """Seconds between progress lines if stderr is not a terminal."""
 
 _VERBS = (
-    "add|backup|classes|classify|cluster|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh"
+    "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|feedback|fit|items|label|map|plan|refresh"
     "|remove|repair|search|serve|sessions|stats|token|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")

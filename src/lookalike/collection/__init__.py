@@ -10,6 +10,7 @@ Operations:
     class_model     the classes in memory
     duplicates      groups of duplicates
     fitting         fit spaces and features, keep them up to date
+    clip            a space for a network of pictures and texts
     calibration     choose the options of a transform
     evaluation      cross-validate classes, measure the steps of a chain
     overview        pages of items, the map, counts, sizes, speeds

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lookalike.arrays import chunks, to_numpy
-from lookalike.collection.specs import is_coder, kind_of_step, takes_labels, takes_negatives
+from lookalike.collection.specs import is_coder, is_text, kind_of_step, takes_labels, takes_negatives
+from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Outcome, Read, ReadPool
 from lookalike.index.queries import CodedQuery, PointQuery
@@ -135,9 +136,23 @@ class Chain:
         """Compute the vectors of parts of a picture, (len(boxes), D) float32; see `extract`."""
         return self._finish(self.feature.regions(image, boxes))
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether it also computes vectors of texts: its step after the feature is `text`."""
+        return takes_text(self.specs)
+
     def embed_text(self, texts: Sequence[str]) -> Vectors:
         """Compute the vectors of texts, (n, D) float32, comparable to those of pictures; see `extract`."""
-        raise NotImplementedError
+        if not self.takes_text:
+            raise InputError(f"The chain {' | '.join(self.specs)} has no step for texts. See: lookalike clip --help")
+        X: Vectors = self._text_step.encode(texts)
+        for step in self.transforms[1:] if self.fitted else ():
+            X = step.transform(X)
+        return to_numpy(X)
+
+    @cached_property
+    def _text_step(self) -> Any:
+        return self.steps[0] if self.fitted else create("transform", self.specs[1])
 
     @property
     def has_own_measure(self) -> bool:
@@ -153,6 +168,11 @@ class Chain:
 
     def _finish(self, X: Vectors) -> Vectors:
         return self.transform(X) if self.fitted else X
+
+
+def takes_text(specs: Sequence[str]) -> bool:
+    """Whether a chain of specs also computes vectors of texts."""
+    return len(specs) > 1 and is_text(specs[1])
 
 
 def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labelled: Labelled | None = None) -> Chain:

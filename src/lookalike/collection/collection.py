@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
 from lookalike.classes import Prediction
-from lookalike.collection import calibration, export
+from lookalike.collection import calibration, clip, export
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
+from lookalike.collection.clip import ClipReport
 from lookalike.collection.duplicates import Group, Groups, Tier, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.executor import Executor
@@ -139,6 +140,54 @@ class Collection:
             report = self._adding.refresh(paths, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
+
+    def add_clip(
+        self,
+        image: str | Path,
+        text: str | Path,
+        tokenizer: str | Path,
+        *,
+        name: str = "clip",
+        size: int = 224,
+        mean: float | Sequence[float] = clip.MEAN,
+        scale: float | Sequence[float] = clip.SCALE,
+        template: str | Sequence[str] | None = None,
+        length: int | None = None,
+        pad: int | None = None,
+        image_output: str | None = None,
+        text_output: str | None = None,
+        picture: Example | None = None,
+        words: str | None = None,
+    ) -> ClipReport:
+        """Create a space for a network with a part for pictures and a part for texts, such as CLIP or SigLIP.
+
+        Both parts are ONNX files; `tokenizer` is the network's `tokenizer.json`. The other parameters are those of the
+        components `onnx` and `text`, with the same defaults, but `mean` and `scale` are by default those of CLIP.
+
+        Both files are loaded, and the dimensions of their vectors compared. With a `picture` and its `words`, the words
+        must fit the picture better than some others. If a check fails, InputError is raised and no space is created.
+        The vectors of the pictures are computed by the next `add` or `refresh`.
+        """
+        if (picture is None) != (words is None):
+            raise InputError("Give both a picture and the words that describe it, or neither.")
+        recipe = clip.clip_recipe(
+            name,
+            image,
+            text,
+            tokenizer,
+            size=size,
+            mean=mean,
+            scale=scale,
+            template=template,
+            length=length,
+            pad=pad,
+            image_output=image_output,
+            text_output=text_output,
+        )
+        with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
+            (space,) = self._spaces.create([recipe])
+            cosines = {} if picture is None or words is None else clip.check_words(space, picture, words)
+            return ClipReport(name, space.specs, space.chain.feature.dim, cosines)
 
     def remove_space(self, name: str) -> None:
         """Remove a space with its vectors and its model, and the vectors of its feature if no other space uses them.

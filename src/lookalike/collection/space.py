@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookalike.codes.bits import check_bits
-from lookalike.collection.chain import Chain, Labelled, fit
+from lookalike.collection.chain import Chain, Labelled, fit, takes_text
 from lookalike.collection.executor import Executor, LocalExecutor
 from lookalike.collection.indexes import Indexes
 from lookalike.collection.specs import (
@@ -158,7 +158,7 @@ class Space:
     @property
     def takes_text(self) -> bool:
         """Whether its chain also computes vectors of texts (`chain.embed_text`)."""
-        return False
+        return takes_text(self.specs)
 
     @property
     def takes_negatives(self) -> bool:
@@ -511,8 +511,10 @@ class Spaces:
 
 def _check_chain(chain: Sequence[str]) -> None:
     """Raise an error for a chain that cannot be fitted, such as missing weights or options out of range."""
-    create("feature", chain[0]).describe([])
-    X = np.random.default_rng(0).normal(size=(32, 16)).astype(np.float32)
+    feature: Feature = create("feature", chain[0])
+    feature.describe([])
+    d = feature.dim if takes_text(chain) else 16  # `text` requires that its vectors have the same dimension
+    X = np.random.default_rng(0).normal(size=(32, d)).astype(np.float32)
     if len(chain) > 1 and is_coder(chain[-1]):  # 8 bits are enough for a trial fit
         last = parse(chain[-1])
         check_bits(create("coder", last).bits)

@@ -24,6 +24,9 @@ CODES = "codes"
 CODERS = ("pq", "itq", "tsvm", "sdh")
 """The coders that `codes` stands for: the best on a held-out part of the labels, or the first without labels."""
 
+PATHS = frozenset(("path", "onnx", "tokenizer"))
+"""Options of components that are paths of files."""
+
 Rule: TypeAlias = OneOf | Matches | SpecOf
 """A restriction of the text that an option accepts."""
 
@@ -44,6 +47,9 @@ def parse_recipe(text: str) -> tuple[str, list[str]]:
     specs = _join_local([_absolute(spec) for spec in chain])
     create("feature", specs[0])  # rejects unknown names and options before anything is written
     steps = [create(kind_of_step(spec), spec) for spec in specs[1:]]
+    for spec, previous in zip(specs[2:], specs[1:], strict=False):
+        if is_text(str(spec)):
+            raise InputError(f"text must directly follow the feature of a chain. Got {spec} after {previous}.")
     for step, spec, next_spec in zip(steps, specs[1:], specs[2:], strict=False):  # each with the next one
         if kind_of_step(spec) == "coder" or is_smooth(str(spec)):
             kind = "A coder" if kind_of_step(spec) == "coder" else "smooth"
@@ -115,6 +121,11 @@ def is_coder(spec: str) -> bool:
 def is_smooth(spec: str) -> bool:
     """Whether a step averages stored rows with their neighbours."""
     return parse(spec).name == "smooth"
+
+
+def is_text(spec: str) -> bool:
+    """Whether a step computes vectors of texts."""
+    return parse(spec).name == "text"
 
 
 def step_class(spec: str) -> type[Any]:
@@ -222,8 +233,9 @@ def _join_local(specs: list[Spec]) -> list[Spec]:
 def _absolute(spec: Spec) -> Spec:
     """Make the paths of a spec and its nested specs absolute, so that files are found from any directory."""
     params = dict(spec.params)
-    if isinstance(params.get("path"), str):
-        params["path"] = absolute(params["path"])
+    for option in PATHS & params.keys():
+        if isinstance(params[option], str):
+            params[option] = absolute(params[option])
     for option in {"local", "parts"} & params.keys():
         params[option] = _absolute_nested(params[option])
     return Spec(spec.name, params)

@@ -349,7 +349,7 @@ def _explain_unknown(text: ReadText) -> str:
 
 def _text_space(spaces: Spaces, space: Space | None) -> Space | None:
     """The space that encodes words: the given one if it can; without a space, the first that can; otherwise None."""
-    return next((one for one in ([space] if space else spaces) if one.takes_text and one.is_fitted), None)
+    return next((one for one in ([space] if space else spaces) if one.takes_text and len(one)), None)
 
 
 def _read(spaces: Spaces, text: str) -> ReadText:

@@ -2,6 +2,7 @@
 
 - `whiten`: PCA with optional whitening (`PCA`) and rows of unit length (`L2`).
 - `smooth`: averages of stored rows with their nearest neighbours (`Smooth`).
+- `text`: vectors of texts by the user's own network, in the space of its pictures (`Text`).
 - `slem`: linear SLEM, each row as the ridge classifier that separates it from a pool of negatives (`Slem`).
 - `kernel_slem`: the same in the feature space of a kernel (`KernelSlem`), the query that compares such rows
   (`SlemQuery`), and low-rank factors of kernel matrices.

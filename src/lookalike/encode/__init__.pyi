@@ -7,5 +7,6 @@ from .kernel_slem import KernelSlem as KernelSlem
 from .kernel_slem import SlemQuery as SlemQuery
 from .slem import Slem as Slem
 from .smooth import Smooth as Smooth
+from .text import Text as Text
 from .whiten import L2 as L2
 from .whiten import PCA as PCA

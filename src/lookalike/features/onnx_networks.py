@@ -168,10 +168,8 @@ class Network:
     def __init__(
         self, path: str, size: int, mean: float | Sequence[float], scale: float | Sequence[float], output: str | None
     ):
-        if not Path(path).is_file():
-            raise MissingError(f"The network {path} does not exist. Set path to an ONNX file.")
         self.path = path
-        self.session = _open(path, output)
+        self.session = open_network(path, output)
         self.output = self.session.get_outputs()[0].name
         self.mean, self.scale = (np.asarray(value, np.float32) for value in (mean, scale))
         self.batch = BATCH
@@ -180,7 +178,7 @@ class Network:
         try:
             shape = self._find_shape(np.zeros((2, size, size, 3), np.uint8))
         except Exception as error:  # noqa: BLE001 (onnxruntime's errors have no common class)
-            raise InputError(f"{path} fails on {size} × {size} pixels: {_first_line(error)}") from None
+            raise InputError(f"{path} fails on {size} × {size} pixels: {first_line(error)}") from None
         if not 2 <= len(shape) <= 4 or shape[0] != 1:
             raise InputError(
                 f"The output {self.output} of {path} has shape {shape} for one picture."
@@ -255,8 +253,10 @@ def _check_options(
         raise InputError(f"scale must be one number other than 0, or three for red, green and blue. Got {scale!r}.")
 
 
-def _open(path: str, output: str | None) -> onnxruntime.InferenceSession:
-    """Open a session whose first output is this tensor."""
+def open_network(path: str, output: str | None = None) -> onnxruntime.InferenceSession:
+    """Open a session for an ONNX file. `output` makes one tensor, which can be an inner one, its only output."""
+    if not Path(path).is_file():
+        raise MissingError(f"The network {path} does not exist. Give the path of an ONNX file.")
     try:
         if output is None:
             return open_session(path)
@@ -264,7 +264,7 @@ def _open(path: str, output: str | None) -> onnxruntime.InferenceSession:
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 (errors of onnx and onnxruntime have no common class)
-        raise InputError(f"Cannot load {path} as an ONNX file: {_first_line(error)}") from None
+        raise InputError(f"Cannot load {path} as an ONNX file: {first_line(error)}") from None
 
 
 def _end_at(path: str, output: str) -> bytes:
@@ -315,5 +315,6 @@ def _is_per_channel(value: Any) -> bool:
     return numbers.shape in ((), (3,)) and bool(np.all(np.isfinite(numbers)))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return str(error).strip().partition("\n")[0]
