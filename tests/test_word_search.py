@@ -1,5 +1,8 @@
 """Searching by words: the network's kinds, the user's own words, and both combined with pictures."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +11,7 @@ from lookalike.classes import Words
 from lookalike.errors import InputError
 from lookalike.features.kinds import encode_kinds
 from lookalike.store.items import Item
+from towers import KINDS, PIXELS
 
 DOG, CAT, TIGER, BUS = 207, 281, 292, 779  # golden retriever, tabby, tiger, school bus
 PATHS = {
@@ -160,3 +164,44 @@ def test_a_collection_without_kinds_explains_what_is_missing(tmp_path, collectio
     assert found(collection, "tiger") == [4]
     with pytest.raises(InputError, match="--recipe deep"):
         found(collection, "bus")
+
+
+@pytest.fixture(scope="module")
+def clipped(pictures, towers, tmp_path_factory):
+    """A collection with a text encoder; its paths do not contain the names of kinds, but the number of the kind."""
+    folder = tmp_path_factory.mktemp("clipped")
+    (folder / "album").mkdir()
+    for number, kind in enumerate(KINDS):
+        for picture in sorted((pictures / kind).iterdir()):
+            shutil.copy(picture, folder / "album" / f"{number}-{picture.name[-7:]}")
+    with Collection(folder / "collection", create=True) as collection:
+        collection.add_clip(*towers, **PIXELS)
+        collection.add(folder / "album", workers=1)
+        yield collection
+
+
+def kinds_found(results):
+    return {KINDS[int(Path(result.path).name[0])] for result in results}
+
+
+@pytest.mark.usefixtures("read_here")
+def test_a_space_with_a_text_encoder_answers_words(clipped):
+    for kind in KINDS:
+        assert kinds_found(clipped.search(words=kind, k=3)) == {kind}
+    scores = [result.score for result in clipped.search(words="night", k=20)]
+    assert scores == sorted(scores)
+    assert 0 <= scores[0] < 0.2
+
+
+@pytest.mark.usefixtures("read_here")
+def test_the_users_own_words_come_before_the_text_encoder(clipped):
+    night, *_ = clipped.search(words="night", k=1)
+    clipped.classes.add("sunset", [night.id])
+    assert clipped.search(words="sunset", k=1)[0].id == night.id
+    assert "sunset" in kinds_found(clipped.search(words="sunset", k=2))
+    clipped.classes.delete("sunset")
+
+
+@pytest.mark.usefixtures("read_here")
+def test_a_session_can_start_from_a_text_encoder(clipped):
+    assert kinds_found(clipped.session(words="night").best(3)) == {"night"}

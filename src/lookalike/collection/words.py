@@ -30,8 +30,9 @@ from lookalike.types import Ids, Query, Vectors
 CANDIDATES = 1_000
 """Pictures that are compared if words are combined with pictures or with other words: the best of each."""
 
-OWN_SHARE = 0.9
-"""Share of the score of a picture that the user's own words determine, if they match; the rest orders equal ones."""
+OWN_SHARE, NETWORK_SHARE = 0.9, 0.8
+"""A score is OWN_SHARE times the larger one of the score of the user's own words and NETWORK_SHARE times that of the
+network. The rest is the network's score, which orders equal ones. So a label always outranks the network."""
 
 PATH_SCORE = 0.5
 """Score of a picture whose path contains a word. A label has the score 1, a predicted class its probability."""
@@ -398,13 +399,14 @@ def _forms(word: str) -> set[str]:
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
-    """Raise the scores S (n, t) of items, ascending, that match the user's own words."""
-    S = S.copy()
+    """Combine the network's scores S (n, t) of items, ascending, with the scores of the user's own words."""
+    combined = (OWN_SHARE * NETWORK_SHARE + 1 - OWN_SHARE) * S
     for column, own in enumerate(words):
         places, inside = _places(ids, own.ids)
         at = places[inside]
-        S[at, column] = np.maximum(S[at, column], OWN_SHARE * own.scores[inside] + (1 - OWN_SHARE) * S[at, column])
-    return S
+        best = np.maximum(own.scores[inside], NETWORK_SHARE * S[at, column])
+        combined[at, column] = OWN_SHARE * best + (1 - OWN_SHARE) * S[at, column]
+    return combined
 
 
 def _places(among: Ids, ids: Ids) -> tuple[Ids, Any]:
