@@ -1,11 +1,11 @@
 """Words as weights over the 1,000 ImageNet classes of the default network, with WordNet.
 
-A word is compared with each class by Resnik's similarity in WordNet's hierarchy of nouns: the information content of the
-most specific noun above both. P. Resnik, "Using information content to evaluate semantic similarity in a taxonomy",
+A word is compared with each class by Resnik's similarity in WordNet's hierarchy of nouns: the information content of
+the most specific noun above both. P. Resnik, "Using information content to evaluate semantic similarity in a taxonomy",
 IJCAI 1995. Classes whose definition mentions the word get a small weight: the definition of "lakeside" mentions "lake",
-which is not a kind of anything that the network knows.
+although a lakeside is not a kind of lake.
 
-`tools/word_table.py` writes the table of words, `wordnet.npz`. WordNet's licence is in `wordnet.txt`.
+`tools/word_table.py` writes the table of words, `wordnet.npz`. WordNet's licence is in `wordnet-licence.txt`.
 """
 
 import difflib
@@ -45,21 +45,26 @@ POWER = 8
 """Exponent that turns similarities into weights."""
 
 KIND, RELATED, MENTIONED = 0, SENSES, 2 * SENSES
-"""Codes of meanings in the table. A meaning of a word is a node of the hierarchy and a code: KIND + r if the node is the
-r-th sense, RELATED + r if it is above the r-th sense, MENTIONED if a definition links the word with the node."""
+"""Codes of meanings in the table. A meaning of a word is a node of the hierarchy and a code: KIND + r if the node is
+sense r, RELATED + r if it is right above sense r, MENTIONED if a definition links the word with the node."""
 SEPARATORS = str.maketrans("", "", " -'./")
 """Removes all characters of a lemma except letters and digits."""
 SUGGESTIONS, SIMILAR = 3, 0.75
 """Maximum number of suggestions, and how similar they are at least, by difflib's ratio."""
 
 STOP_WORDS = frozenset(
-    "a about above all also am an and any are as at be been before behind being below beside between both but by can"
-    " could do does down during each either enough for from had has have having he her here him his how i if in inside"
-    " into is it its itself just like many may me more most much my near no nor not now of off on one only onto or other"
-    " our out outside over own s same self she should so some such than that the their them then there these they this"
-    " those through to too under until up upon us very was we were what when where which while who whose will with"
-    " within without would you your"
-    " image images photo photograph photographs photos picture pictures".split()
+    re.findall(
+        "[a-z]+",
+        """`
+        a about above all also am an and any are as at be been before behind being below beside between both but by
+        could do does during each either enough for from had has have having he her here him his how i if in inside into
+        is it its itself just like many may me more most much my near no nor not now of off on one only onto or other
+        our out outside over own s same self she should so some such than that the their them then there these they this
+        those through to too under until up upon us very was we were what when where which while who whose will with
+        within without would you your
+        image images photo photograph photographs photos picture pictures
+        `""",  # the backticks tell tests/test_language.py that this is not prose
+    )
 )
 """Words that `read` drops. Users who search for "a photo of a dog" search for "dog"."""
 
@@ -196,10 +201,12 @@ class Words:
     def _longest(self, words: Sequence["_Word"], start: int) -> tuple[int, int | None]:
         """Return the end of the longest name that starts here, and its row; of the first word if there is none."""
         for end in range(min(len(words), start + MAX_WORDS), start + 1, -1):
-            if not {words[start].key, words[end - 1].key} & STOP_WORDS:
-                row = self._find("".join(word.key for word in words[start : end - 1]), words[end - 1].key)
-                if row is not None:
-                    return end, row
+            row = self._find("".join(word.key for word in words[start : end - 1]), words[end - 1].key)
+            if row is not None and not (
+                {words[start].key, words[end - 1].key} & STOP_WORDS
+                and len(re.split("[ -]", self._lemmas[row])) != end - start  # "the rapist", "cab in a forest"
+            ):
+                return end, row
         key = words[start].key
         return start + 1, None if key in STOP_WORDS else self._find("", key)
 
@@ -289,7 +296,7 @@ def _phrases(text: str) -> Iterator[list[_Word]]:
 
 
 def _classify(c: str) -> str:
-    """Return a space, comma or apostrophe for a character that separates words, phrases or letters; else the character."""
+    """Return a space, comma or apostrophe if the character separates words, phrases or letters, else the character."""
     if c.isspace() or c in "-_.":
         return " "
     if c in "'’":
