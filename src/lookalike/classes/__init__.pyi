@@ -4,3 +4,5 @@ from .knn import KnnClassifier as KnnClassifier
 from .open_set import OpenSet as OpenSet
 from .predictions import Prediction as Prediction
 from .predictions import predict_from_distances as predict_from_distances
+from .words import Term as Term
+from .words import Words as Words
