@@ -127,7 +127,7 @@ def prose_of_page(text: str) -> Iterator[str]:
 
 
 READERS = {".md": prose_of_markdown, ".py": prose_of_python, ".js": prose_of_script, ".html": prose_of_page}
-PLACES = ("README.md", "CONTRIBUTING.md", "docs", "src", "examples", "benchmarks", "docs-build")
+PLACES = ("README.md", "CONTRIBUTING.md", "docs", "src", "examples", "benchmarks", "docs-build", "tools")
 
 
 def files(root: Path) -> list[Path]:

@@ -7,6 +7,7 @@ class_table  the labelled classes inside an OpenSet, and the check of labels
 moments      counts, sums and scatter of classes, exact after additions and removals; the cells of ncmc
 prototypes   scores of rows for all classes by one matrix product
 hierarchy    a hierarchy of classes, and prior means for classes with few images
+words        Words: words as weights over the 1,000 ImageNet classes of the default network, with WordNet
 knn          KnnClassifier, k nearest neighbours over any index (library only)
 """
 

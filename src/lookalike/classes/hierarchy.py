@@ -1,7 +1,7 @@
 """A hierarchy of classes, and prior means for classes with few images or none.
 
 Mensink et al., "Large scale metric learning for distance-based image classification on open ended data sets", 2013
-(ncm), Eq. 33 and 34.
+(ncm), Eq. 33 and 34. SciPy takes a third of a second to import, so it is imported on first use.
 """
 
 import csv
@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse import csr_array
 
 from lookalike.arrays import as_numpy, like
 from lookalike.errors import InputError
@@ -165,6 +163,8 @@ def _matrix(
 ) -> Any:
     """Return the matrix with these entries, zero elsewhere; dense or sparse, whichever multiplies faster."""
     if len(rows) <= DENSE * shape[0] * shape[1]:
+        from scipy.sparse import csr_array
+
         return csr_array((values, (rows, columns)), shape=shape)
     made = np.zeros(shape)
     made[rows, columns] = values
@@ -191,6 +191,8 @@ def cluster_hierarchy(means: Array, labels: Sequence[str]) -> Hierarchy:
     >>> tree.ancestors("a"), tree.ancestors("h")
     (['group 1.1', 'group 2.1'], ['group 1.2', 'group 2.1'])
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     C = len(labels)
     if tuple(means.shape[:1]) != (C,) or C < 2:
         raise InputError(
