@@ -226,8 +226,10 @@ class KindMatcher(Matcher):
         self._words, self._among = words, among
         kinds = spaces.kinds
         self._blocks = [] if kinds is None else spaces.store.vectors.blocks(kinds.name)
-        weights = [own.term.weights * (OUTRANKED if own.has_class else 1) for own in words]
-        self._weights: Vectors = np.array(weights, np.float32)  # (t, classes)
+        weights = np.array([own.term.weights for own in words])  # (t, classes)
+        largest = weights.max(axis=1, keepdims=True)  # that of "snow" is .06, because no class is a kind of snow
+        shares = np.array([[OUTRANKED if own.has_class else 1] for own in words])
+        self._weights: Vectors = (shares * weights / np.maximum(largest, 1e-9)).astype(np.float32)
 
     def best(self, k: int) -> tuple[Ids, Vectors]:
         """Scan the kinds of all pictures."""

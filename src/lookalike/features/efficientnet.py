@@ -1,8 +1,8 @@
 """EfficientNet-Lite0, the default network: `EfficientNet` pools its last feature map, `EfficientNetMaps` returns it.
 
-`EfficientNet.recognize` also returns the likeliest ImageNet classes, for searches by words. The ImageNet weights come from a separate package; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet:
-rethinking model scaling for convolutional neural networks", ICML 2019. The Lite variant has no squeeze-and-excite and
-clips activations at 6.
+`EfficientNet.recognize` also returns the likeliest ImageNet classes, for searches by words. The ImageNet weights come
+from a separate package; `build` turns them into an ONNX graph. Tan & Le, "EfficientNet: rethinking model scaling for
+convolutional neural networks", ICML 2019. The Lite variant has no squeeze-and-excite and clips activations at 6.
 """
 
 import importlib.util
