@@ -132,7 +132,7 @@ def test_first_visit_shows_the_collection(site, address):
     expect(page.locator("header.lead")).to_contain_text(f"{len(items(address, limit=1000))} pictures · ")
     expect(page.locator(".grid")).to_have_role("grid")
     expect(page.locator(".grid a.pic").first).to_be_visible()
-    expect(page.locator(".drop")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Search by words")).to_be_visible()
     wait_until_idle(page)
     shoot(page, "start-light")
 
@@ -179,6 +179,9 @@ def test_dropping_or_pasting_a_picture_searches_with_it(site, folder, tmp_path):
     heading(page, "Similar to this picture")
     page.go_forward()
     heading(page, "Similar to these pictures")
+    go(page, "search?words=night")
+    page.evaluate(drop, ["mine.jpg", list(known), "drop"])
+    heading(page, "“night”, similar to this picture")
     site.allowed.append("422")  # the browser logs the rejected request
     page.evaluate(drop, ["broken.jpg", list(b"not a picture"), "drop"])
     expect(page.locator(".note.problem")).to_be_visible()
@@ -202,6 +205,127 @@ def test_examples_are_collected_in_the_tray_and_kept_in_the_address(site, addres
     page.get_by_role("button", name="Clear").click()
     heading(page, "demo")
     expect(page.locator("#tray")).to_be_hidden()
+
+
+def test_words_and_enter_search_and_show_what_was_understood(site):
+    page = site.visit()
+    page.keyboard.press("/")
+    page.keyboard.type("houses")
+    page.keyboard.press("Enter")
+    heading(page, "“houses”")
+    expect(page.locator(".understood")).to_contain_text("houses: ")
+    expect(page.locator(".understood")).to_contain_text("label house (")
+    expect(page.locator(".understood")).to_contain_text(f"{MANY} paths")
+    expect(page.locator("header.lead")).to_contain_text(f"The {MANY} best matches")
+    expect(page.locator("main")).not_to_contain_text("similar")  # scores of words are not distances
+    assert all(name.startswith("house") for name in names(page, ".grid"))
+    expect(page.locator("#search")).to_have_value("houses")
+    page.locator("#search").fill("night not face")
+    page.locator(".search-box").get_by_role("button", name="Search", exact=True).click()
+    heading(page, "“night”, not “face”")
+    expect(page.locator("#search")).to_have_value("night not face")
+
+
+def test_suggestions_complete_the_word_at_the_cursor(site):
+    page = site.visit()
+    field, options = page.locator("#search"), page.locator("#suggestions").get_by_role("option")
+    field.fill(" night at beach")
+    field.evaluate("field => field.setSelectionRange(0, 0)")
+    page.keyboard.type("hous")
+    expect(options).to_have_text(["house"])
+    expect(field).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("ArrowDown")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    expect(field).to_have_attribute("aria-activedescendant", options.first.get_attribute("id"))
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("house night at beach")
+    expect(options).to_have_count(0)
+    heading(page, "demo")  # Enter chose the suggestion and did not search
+    field.fill("")
+    field.press_sequentially("fi")
+    expect(options).to_have_text(["fish"])
+    page.keyboard.press("Escape")
+    expect(options).to_have_count(0)
+    expect(field).to_have_value("fi")
+    page.keyboard.press("ArrowDown")  # asks again
+    options.first.click()
+    expect(field).to_have_value("fish")
+    page.keyboard.press("Enter")
+    heading(page, "“fish”")
+
+
+def test_unknown_words_are_shown_with_similar_words(site):
+    page = site.visit("search?words=night+hause")
+    line = page.locator(".understood li", has_text="hause")
+    expect(line).to_contain_text("hause: unknown.")
+    line.get_by_role("link", name="house", exact=True).click()
+    heading(page, "“night house”")
+    expect(page.locator(".understood")).not_to_contain_text("unknown")
+    site.allowed.append("422")  # the browser logs the rejected search
+    page.locator("#search").fill("hause")
+    page.keyboard.press("Enter")
+    expect(page.locator(".empty")).to_contain_text("Nothing is known about 'hause'")
+    page.locator(".understood").get_by_role("link", name="house", exact=True).click()
+    heading(page, "“house”")
+    expect(page.locator(".grid a.pic")).to_have_count(MANY)
+
+
+def test_words_are_examples_in_the_tray_and_in_the_address(site, address):
+    page = site.visit(f"search?words=beach&with={first(address, 'fish')['id']}")
+    heading(page, "“beach”, similar to this picture")
+    tray = page.locator("#tray")
+    expect(tray.locator("li")).to_have_count(2)
+    tray.get_by_role("button", name="make “beach” negative").click()
+    heading(page, "Similar to this picture, not “beach”")
+    expect(tray.locator("li.without")).to_contain_text("not beach")
+    assert not any(name.startswith("beach") for name in names(page, ".grid")[:MANY])
+    tray.get_by_role("button", name="make “beach” positive").click()
+    heading(page, "“beach”, similar to this picture")
+    tray.get_by_role("button", name="Remove this positive example").click()
+    heading(page, "“beach”")
+    found = names(page, ".grid")
+    copy = site.visit(place(page).removeprefix("#/"))  # the link repeats the search
+    heading(copy, "“beach”")
+    assert names(copy, ".grid") == found
+    tray.get_by_role("button", name="Remove the words “beach”").click()
+    heading(page, "Search")
+    expect(tray).to_be_hidden()
+
+
+def test_a_session_starts_from_words(site):
+    page = site.visit("search?words=balloons")
+    page.locator("#tray").get_by_role("button", name="Start a session").click()
+    expect(page.locator(".judge .tile")).to_have_count(9)
+    expect(page.get_by_label("Class name")).to_have_value("balloons")
+    assert sum(name.startswith("balloons") for name in names(page, ".judge")) > 4
+    expect(page.locator("#tray")).to_be_hidden()
+    assert "words" not in place(page)
+
+
+def test_a_picture_lists_what_the_network_recognizes(site, address):
+    item = first(address, "night")["id"]
+    page = site.visit(f"item/{item}")
+    expect(page.locator(".facts")).to_be_visible()
+    expect(page.get_by_role("heading", name="Recognized")).to_have_count(0)  # this collection has no kinds
+    shares = {"night": 0.71, "balloon": 0.1, "beacon": 0.07, "maze": 0.05, "comic book": 0.049}
+    kinds = [{"name": name, "probability": share} for name, share in shares.items()]
+    page.route("**/kinds", lambda route: route.fulfill(json=kinds))
+    page.reload()
+    expect(page.locator(".side section", has_text="Recognized").locator("li")).to_have_text(
+        ["night 71 %", "balloon 10 %", "beacon 7 %", "maze 5 %"]
+    )
+    page.get_by_role("link", name="night 71 %").click()
+    heading(page, "“night”")
+
+
+def test_the_filter_offers_to_search_if_no_name_matches(site):
+    page = site.visit()
+    page.get_by_label("Filter by folder, file name or class").fill("house by night")
+    page.keyboard.press("Enter")
+    expect(page.locator(".empty")).to_contain_text("The filter compares names only")
+    page.get_by_role("link", name="Search for “house by night”").click()
+    heading(page, "“house by night”")
+    assert "path" not in place(page)
 
 
 def test_a_part_of_a_picture_is_selected_by_dragging_and_by_keys(site, address):
@@ -237,11 +361,11 @@ def test_a_new_user_gets_to_a_named_class_by_mouse(site, address):
         target.click()
         clicks += 1
 
-    page.locator("input[type=search]").fill("sunset")
+    page.locator("#search").fill("sunset")
     page.keyboard.press("Enter")
     heading(page, "“sunset”")
     click(page.locator(".grid a.pic").first)
-    click(page.get_by_role("button", name="Start a session"))
+    click(page.locator(".doing").get_by_role("button", name="Start a session"))
     found = 1
     for _ in range(3):
         expect(page.locator(".judge .tile")).to_have_count(9)
@@ -642,7 +766,7 @@ def test_filters_are_stored_in_the_address(site):
     heading(page, "“night”")
     expect(page.locator("header.lead")).to_contain_text(f"{MANY} of")
     expect(page.locator("#labels option").first).to_be_attached()  # the class names are loaded
-    page.locator("input[type=search]").fill("night")
+    page.get_by_label("Filter by folder, file name or class").fill("night")
     page.keyboard.press("Enter")  # “night” is a class
     heading(page, "Class night")
     expect(page.locator("header.lead")).to_contain_text("3 of")
@@ -682,7 +806,7 @@ def test_question_mark_opens_the_list_of_keys(site):
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
-    expect(page.locator("input[type=search]")).to_be_focused()
+    expect(page.locator("#search")).to_be_focused()
     page.keyboard.press("?")  # typed into the field
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.locator(".grid [data-focus]").first.focus()
@@ -696,6 +820,7 @@ VIEWS = {  # view: its address, and an element that is visible once it has loade
     "start": ("", ".grid img.there"),
     "item": ("item/{id}", ".strip img.there"),
     "search": ("search?with={id}&without={other}", ".grid img.there"),
+    "words": ("search?words=night+elefant&with={id}&without_words=house", ".grid img.there"),
     "sessions": ("sessions", ".card img"),
     "session": ("session/{session}", ".judge img.there"),
     "classes": ("classes", ".card img"),

@@ -1,15 +1,18 @@
 """Items, pictures, the page, health and metrics over HTTP."""
 
 import io
+import itertools
 import shutil
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from lookalike import Collection
 from lookalike.errors import ImageError, InputError
+from lookalike.features.kinds import encode_kinds
 from lookalike.server import service as module
 from lookalike.server import thumbnails
 from lookalike.server.metrics import Metrics
@@ -42,6 +45,29 @@ def test_the_collection_is_summarised(service):
     assert [(space["name"], space["items"], space["default"]) for space in seen["spaces"]] == [("color", 60, True)]
     assert seen["me"]["role"] == "manage"
     assert seen["limits"]["upload_bytes"] == 64 * 2**20
+
+
+def test_kinds_of_an_item_are_listed_likeliest_first(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    with Collection(own) as collection:
+        known, unknown = (item.id for item in itertools.islice(collection.items(), 2))
+        P = np.zeros((1, 1000), np.float32)
+        P[0, [207, 281]] = 0.71, 0.2  # golden retriever, tabby
+        store = collection._store
+        with store.writer():
+            collection._spaces.create(["deep-plain"])
+            rows = store.vectors.write(collection._spaces.kinds.name, np.array([known]), encode_kinds(P))
+            with store.transaction():
+                store.vectors.commit(rows)
+    with running(own) as service:
+        kinds = service.get(f"/items/{known:016x}/kinds")
+        assert [kind["name"] for kind in kinds] == ["golden retriever", "tabby"]
+        assert [kind["probability"] for kind in kinds] == pytest.approx([0.71, 0.2], abs=0.01)
+        assert service.get(f"/items/{unknown:016x}/kinds") == []
+        found = service.post("/search", {"words": ["retriever"], "k": 1})
+        assert found["results"][0]["item"]["id"] == f"{known:016x}"
+        error(service.client.get("/api/v1/items/0000000000000000/kinds"), 404, "missing")
+        error(service.client.get("/api/v1/items/x/kinds"), 404, "missing")
 
 
 def test_items_are_paged_in_every_order(service):

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import hostile
+from lookalike import Collection
 from lookalike.server.settings import Budget
 from lookalike.server.uploads import Uploads, reduce
 from lookalike.store.database import Database
@@ -81,6 +82,88 @@ def test_invalid_json_is_rejected(service):
     for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"examples": [{"id": "\\ud800"}]}', b'{"k": NaN}'):
         answer = service.client.post("/api/v1/search", content=body, headers={"Content-Type": "application/json"})
         error(answer, 422, "input")
+
+
+def test_a_search_by_words_returns_the_results_of_the_library(service):
+    found = service.post("/search", {"words": ["sunsets", "night"], "without_words": ["night"], "k": 7})
+    expected = service.collection.search(words=["sunsets", "night"], without_words="night", k=7)
+    assert [result["item"]["id"] for result in found["results"]] == [f"{result.id:016x}" for result in expected]
+    assert [result["score"] for result in found["results"]] == pytest.approx([r.score for r in expected], abs=1e-6)
+    assert {result["item"]["labels"][0] for result in found["results"]} == {"sunset"}
+    assert [(word["text"], word["known"]) for word in found["understood"]] == [
+        ("sunsets", True),
+        ("night", True),
+        ("night", True),
+    ]
+    assert "label sunset (5 pictures)" in found["understood"][0]["summary"]
+    assert service.get("/understand", params={"words": "sunsets"})["understood"] == found["understood"][:1]
+
+
+def test_words_are_combined_with_pictures_and_filters(service, ids):
+    body = {"words": ["sunset"], "examples": [{"id": ids[0]}], "without": [{"id": ids[30]}], "k": 9}
+    expected = service.collection.search(int(ids[0], 16), words="sunset", without=int(ids[30], 16), k=9)
+    found = [result["item"]["id"] for result in service.post("/search", body)["results"]]
+    assert found == [f"{result.id:016x}" for result in expected]
+    fish = service.post("/search", {**body, "filter": {"label": "fish"}})["results"]
+    assert {result["item"]["labels"][0] for result in fish} == {"fish"}
+
+
+def test_unknown_words_are_reported_with_similar_words(service):
+    found = service.post("/search", {"words": ["sunset elefant"], "k": 1})
+    assert [(word["text"], word["known"]) for word in found["understood"]] == [("sunset", True), ("elefant", False)]
+    assert "elephant" in found["understood"][1]["suggestions"]
+    answer = service.client.post("/api/v1/search", json={"words": ["elefant"]})
+    message = error(answer, 422, "input")
+    assert "Nothing is known about 'elefant'" in message
+    assert "Similar words: elephant" in message
+    (word,) = service.get("/understand", params={"words": "elefant"})["understood"]
+    assert (word["known"], "elephant" in word["suggestions"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"words": []}, "examples", "at least one"),
+        ({"without_words": ["sunset"]}, "examples", "at least one"),
+        ({"words": [""]}, "words.0", "1 or more characters"),
+        ({"words": ["  "]}, "words.0", "1 or more characters"),
+        ({"words": ["x" * 201]}, "words.0", "200 or fewer characters"),
+        ({"words": ["sunset"], "without_words": ["x" * 201]}, "without_words.0", "200 or fewer characters"),
+        ({"words": ["sunset"] * 11}, "words", "10 or fewer"),
+        ({"words": "sunset"}, "words", "list"),
+        ({"words": ["the"]}, None, "no word to search for"),
+        ({"words": ["sunset"], "where": True}, None, "no matching part"),
+        ({"words": ["sunset"], "rerank": True}, None, "cannot be re-ranked"),
+    ],
+)
+def test_an_invalid_search_by_words_is_rejected(service, body, field, message):
+    answer = service.client.post("/api/v1/search", json=body)
+    assert message in error(answer, 422, "input")
+    assert answer.json()["error"]["field"] == field
+
+
+def test_words_are_completed(service):
+    assert service.get("/words", params={"prefix": "sun"}) == {"words": ["sunset"]}
+    assert service.get("/words", params={"prefix": "SUN"}) == {"words": ["sunset"]}
+    assert service.get("/words", params={"prefix": " "}) == {"words": []}
+    assert service.get("/words", params={"prefix": "%_"}) == {"words": []}
+
+
+@pytest.mark.parametrize(("path", "name"), [("words", "prefix"), ("understand", "words")])
+def test_missing_empty_and_long_text_is_rejected(service, path, name):
+    for params in ({}, {name: ""}, {name: "x" * 201}):
+        answer = service.client.get(f"/api/v1/{path}", params=params)
+        error(answer, 422, "input")
+        assert answer.json()["error"]["field"] == name
+    if path == "understand":
+        assert "no word to search for" in error(service.client.get("/api/v1/understand?words=the"), 422, "input")
+
+
+def test_words_in_an_empty_collection_are_rejected(tmp_path):
+    Collection(tmp_path / "empty", create=True).close()
+    with running(tmp_path / "empty") as service:
+        error(service.client.post("/api/v1/search", json={"words": ["sunset"]}), 422, "input")
+        assert service.get("/words", params={"prefix": "sun"}) == {"words": []}
 
 
 def test_an_upload_finds_similar_pictures(service, ids):

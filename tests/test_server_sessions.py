@@ -46,6 +46,30 @@ def test_an_open_session_can_be_deleted_and_a_finished_one_cannot(service, kinds
     assert service.collection.verify() == []
 
 
+def test_a_session_starts_from_words(service, kinds):
+    session = service.post("/sessions", {"words": ["sunsets"], "name": "evening sun"}, status=201)
+    assert (session["name"], session["relevant"]) == ("evening sun", [])
+    best = service.get(f"/sessions/{session['id']}/best", params={"k": 5})["best"]
+    assert len({found["item"]["id"] for found in best} & set(kinds["sunset"])) >= 4
+    both = {"words": ["sunset"], "examples": [{"id": kinds["sunset"][0]}]}
+    assert service.post("/sessions", both, status=201)["relevant"] == kinds["sunset"][:1]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"words": ["elefant"]}, None, "Similar words: elephant"),
+        ({"words": [""]}, "words.0", "1 or more characters"),
+        ({"words": ["x" * 201]}, "words.0", "200 or fewer characters"),
+        ({"words": ["sunset"], "without_words": ["fish"]}, "without_words", "without_words"),
+    ],
+)
+def test_an_invalid_start_of_a_session_is_rejected(service, body, field, message):
+    answer = service.client.post("/api/v1/sessions", json=body)
+    assert message in error(answer, 422, "input")
+    assert answer.json()["error"]["field"] == field
+
+
 def test_a_session_goes_from_an_example_to_a_class(service, kinds):
     wanted = kinds["sunset"]
     session = service.post("/sessions", {"examples": [{"id": wanted[0]}], "name": "evening"}, status=201)

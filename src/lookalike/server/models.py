@@ -186,7 +186,9 @@ class ResultOut(TypedDict):
     """One result of a search."""
 
     item: ItemOut
-    score: float
+    score: Annotated[
+        float, Field(description="Smaller is better: a distance, or, for a search by words, 1 minus the match.")
+    ]
     box: list[float] | None
 
 
@@ -208,16 +210,10 @@ class SearchOut(TypedDict):
     results: list[ResultOut]
 
 
-class UploadOut(TypedDict):
-    """A picture that was uploaded to search with."""
+class UnderstoodOut(TypedDict):
+    """What a search by words understands."""
 
-    upload: str
-    width: int
-    height: int
-    item: Annotated[str | None, Field(description="Id of the item with the same file, or null.")]
-
-
-# Feedback sessions
+    understood: Annotated[list[MeaningOut], Field(description="One entry per word.")]
 
 
 class WordsOut(TypedDict):
@@ -231,6 +227,18 @@ class KindOut(TypedDict):
 
     name: str
     probability: float
+
+
+class UploadOut(TypedDict):
+    """A picture that was uploaded to search with."""
+
+    upload: str
+    width: int
+    height: int
+    item: Annotated[str | None, Field(description="Id of the item with the same file, or null.")]
+
+
+# Feedback sessions
 
 
 class SessionIn(RequestModel):

@@ -80,7 +80,7 @@ class Service:
 
     def warm(self) -> None:
         """Load the data and code that the first search, round and upload need."""
-        for load in (self.collection.warm_up, self._search_once, self.uploads.warm):
+        for load in (self.collection.warm_up, self._search_once, self._search_words_once, self.uploads.warm):
             with contextlib.suppress(LookalikeError):  # the request that needs it gets the error
                 if not self.closing.is_set():
                     load()
@@ -181,6 +181,10 @@ class Service:
         for space in self.collection.spaces if first else ():
             if not self.closing.is_set():
                 self.collection.search(first[0].id, k=1, space=space.name)
+
+    def _search_words_once(self) -> None:
+        """Search by words, to load the table of words and the kinds of pictures."""
+        self.collection.search(words="animal", k=1)
 
     def _example(self, example: ExampleIn, field: str) -> Any:
         if (example.id is None) == (example.upload is None):

@@ -11,6 +11,7 @@ from lookalike.server.models import (
     SearchIn,
     SearchOut,
     SideQuery,
+    UnderstoodOut,
     UploadOut,
     UploadPath,
     WordsOut,
@@ -70,6 +71,20 @@ async def complete(
 
     def look_up(_: object) -> WordsOut:
         return WordsOut(words=[valid_text(word) for word in service.collection.complete(prefix)])
+
+    return json_response(await service.lanes.run(request, look_up))
+
+
+@router.get("/understand", response_model=UnderstoodOut)
+async def understand(
+    request: Request,
+    words: Annotated[str, Query(min_length=1, max_length=MAX_WORDS, description="Text to search for.")],
+) -> Response:
+    """Return what a search by words understands by each word, without searching."""
+    service = service_of(request)
+
+    def look_up(_: object) -> UnderstoodOut:
+        return UnderstoodOut(understood=service.meanings_json(service.collection.understand(words)))
 
     return json_response(await service.lanes.run(request, look_up))
 

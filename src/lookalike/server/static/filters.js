@@ -39,9 +39,9 @@ export const filtered = (query) => ["label", "path", "min_side"].some((name) => 
 export function bar(query, { order = false, signal } = {}) {
   const names = h("datalist", { id: "labels" });
   const field = h("input", {
-    type: "search",
-    name: "words",
-    placeholder: "Filter by folder, file name or class; press Enter",
+    type: "text",
+    name: "filter",
+    placeholder: "Folder, file name or class",
     "aria-label": "Filter by folder, file name or class",
     list: "labels",
     autocomplete: "off",
@@ -75,8 +75,8 @@ export function bar(query, { order = false, signal } = {}) {
   };
   return h(
     "form",
-    { class: "filters", role: "search", onsubmit: submit },
-    h("div", { class: "field" }, icon("search"), field, names),
+    { class: "filters", "aria-label": "Filters", onsubmit: submit },
+    h("label", { class: "choice filter" }, h("span", {}, "Filter"), icon("filter"), field, names),
     choose("min_side", "Size", SIZES),
     order && choose("order", "Order", ORDERS),
     filtered(query) &&

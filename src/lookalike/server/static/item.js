@@ -1,5 +1,5 @@
-// The view of one picture: search with it or a part of it, start a session, and see its classes, details and similar
-// pictures.
+// The view of one picture: search with it or a part of it, start a session, and see its classes, what the network
+// recognizes, details and similar pictures.
 import { get, image, post } from "./api.js";
 import { BoxSelector } from "./box_selector.js";
 import { collection, may } from "./collection.js";
@@ -10,19 +10,24 @@ import { neighbour } from "./grid_neighbours.js";
 import { keys } from "./keyboard.js";
 import { attempt, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
-import { amend, go, link, replace } from "./router.js";
+import { amend, go, link, NO_EXAMPLES, replace } from "./router.js";
 import { startSession } from "./start_session.js";
 import { linkTile } from "./tile.js";
 import { put } from "./tray.js";
 
 const SIMILAR = 12;
+const KINDS = 5; // kinds shown, at most
+const LEAST = 0.05; // their probability, at least
 
 export async function show({ arg: id, query }, signal) {
   const about = await collection(signal);
-  const item = await get(`/items/${id}`, {}, signal);
+  const [item, kinds] = await Promise.all([
+    get(`/items/${id}`, {}, signal),
+    get(`/items/${id}/kinds`, {}, signal).catch(() => []), // the view works without them
+  ]);
   let part = query.get("box")?.split(",").map(Number) ?? null;
   const example = () => (part ? { id, box: part } : { id });
-  const search = () => go(link("search", "", { with: format(example()), without: null, box: null }));
+  const search = () => go(link("search", "", { ...NO_EXAMPLES, with: format(example()) }));
   const learn = () => startSession({ examples: [example()] });
   const searchButton = button("search", "Search with this", search, { class: "main" });
   const choose = button("box", "Select a part", () => box.start());
@@ -95,6 +100,7 @@ export async function show({ arg: id, query }, signal) {
         }),
       ),
       h("section", {}, h("h2", {}, "Classes"), classes(item, isEarly(about))),
+      recognized(kinds),
       h("section", {}, h("h2", {}, "About"), facts(item)),
     ),
     similar(item, signal),
@@ -160,6 +166,23 @@ function classes(item, early) {
     suggestion,
     h("form", { class: "inline", onsubmit: submit }, field, button("plus", "Add", null, { type: "submit" })),
   );
+}
+
+/** The likeliest kinds of the picture, as links that search for them. */
+function recognized(kinds) {
+  const shown = kinds.filter(({ probability }) => probability >= LEAST).slice(0, KINDS);
+  if (!shown.length) return null;
+  const chip = ({ name, probability }) =>
+    h(
+      "li",
+      {},
+      h(
+        "a",
+        { href: link("search", "", { ...NO_EXAMPLES, words: name }), title: `Search for ${name}` },
+        `${name} ${likely(probability)}`,
+      ),
+    );
+  return h("section", {}, h("h2", {}, "Recognized"), h("ul", { class: "chips", role: "list" }, shown.map(chip)));
 }
 
 function facts(item) {

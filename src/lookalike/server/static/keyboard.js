@@ -6,7 +6,7 @@ const ALL = [
   [
     "Everywhere",
     [
-      ["/", "go to the filter box"],
+      ["/", "go to the search box"],
       ["?", "show this list"],
       ["Esc", "close; go back from a single picture"],
     ],
@@ -105,9 +105,11 @@ export function listen() {
     ArrowRight: enter,
     "?": showKeys,
     "/": () => {
-      const field = document.querySelector("input[type=search]");
-      if (field) field.focus();
-      else location.hash = "#/";
+      const focus = () => document.getElementById("search")?.focus();
+      if (document.getElementById("search")) return focus();
+      document.addEventListener("shown", focus, { once: true, capture: true });
+      location.hash = "#/";
+      return true;
     },
   });
 }

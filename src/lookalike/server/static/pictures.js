@@ -1,15 +1,15 @@
-// The start page: a summary of the collection, a drop area for pictures, and all pictures in a grid.
+// The start page: a summary of the collection, the search box, and all pictures in a grid.
 import { get } from "./api.js";
 import { collection, may } from "./collection.js";
-import { anchor, h, icon } from "./dom.js";
+import { anchor, h } from "./dom.js";
 import { bar, exporter, filter, filtered } from "./filters.js";
 import { count, many } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { link } from "./router.js";
+import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
 import { put } from "./tray.js";
-import { picker, searchWith } from "./upload.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show({ query }, signal) {
@@ -35,12 +35,16 @@ export async function show({ query }, signal) {
   return h(
     "div",
     { class: "view" },
+    about.items ? searchBox("", signal) : null,
     lead(heading, narrowed ? `${count(total)} of ${many(about.items, "picture")}` : summary(about), {
-      tools: !narrowed &&
-        about.items > 0 && [drop(), may("manage") && anchor("plus", "Add pictures", link("jobs"), { class: "button" })],
+      tools:
+        !narrowed &&
+        about.items > 0 &&
+        may("manage") &&
+        anchor("plus", "Add pictures", link("jobs"), { class: "button" }),
     }),
     about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter("/export", what)) : null,
-    total ? grid.element : nothing(about),
+    total ? grid.element : nothing(about, query),
   );
 }
 
@@ -60,18 +64,15 @@ function summary({ items, classes, labelled }) {
   return parts.filter(Boolean).join(" · ");
 }
 
-function drop() {
-  return h(
-    "div",
-    { class: "drop" },
-    icon("search"),
-    h("p", {}, h("b", {}, "Drop or paste a picture"), ", or click one below"),
-    picker("Search with a picture", searchWith),
-  );
-}
-
-function nothing(about) {
-  if (about.items) return empty("No pictures match. Try fewer words, or clear the filters.");
+function nothing(about, query) {
+  const path = query.get("path");
+  if (about.items && path)
+    return empty(
+      `No pictures match. The filter compares names only: “${path}” is not part of a folder or file name, or other` +
+        " filters exclude those pictures.",
+      anchor("search", `Search for “${path}”`, link("search", "", { words: path }), { class: "button main" }),
+    );
+  if (about.items) return empty("No pictures match. Clear the filters to see all pictures.");
   if (may("manage"))
     return empty(
       "This collection is empty. Add a folder, or upload pictures.",

@@ -1,6 +1,7 @@
-// The address holds the state: `#/view/argument?query`. Examples (`with`, `without`) are kept when the view changes.
+// The address holds the state: `#/view/argument?query`. Examples are kept when the view changes; see examples.js.
 
-const CARRIED = ["with", "without"];
+/** A query that removes all examples. */
+export const NO_EXAMPLES = { with: null, without: null, words: null, without_words: null };
 
 /** Parse the address into {view, arg, query}. */
 export function read(hash = location.hash) {
@@ -21,7 +22,7 @@ function safely(text) {
 export function link(view, arg = "", query = {}) {
   const here = read().query;
   const text = new URLSearchParams();
-  for (const name of CARRIED) if (!(name in query)) for (const value of here.getAll(name)) text.append(name, value);
+  for (const name of Object.keys(NO_EXAMPLES)) if (!(name in query)) for (const value of here.getAll(name)) text.append(name, value);
   for (const [name, value] of Object.entries(query)) {
     for (const one of [value].flat()) if (one !== null && one !== undefined && one !== "") text.append(name, one);
   }

@@ -1,14 +1,15 @@
-// Search results: the pictures most similar to the examples in the tray.
-import { post } from "./api.js";
+// Search results: the pictures that match the words and are most similar to the pictures in the tray.
+import { get, post } from "./api.js";
 import { collection } from "./collection.js";
 import { anchor, h } from "./dom.js";
-import { both } from "./examples.js";
+import { examplesIn, formatWords } from "./examples.js";
 import { bar, body } from "./filters.js";
 import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { tally } from "./pictures.js";
 import { amend, go, link } from "./router.js";
+import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
 import { empty, lead, plate } from "./view_parts.js";
 
@@ -17,30 +18,47 @@ const PLACED = 12; // results with a matching part, which takes about half a sec
 const WORDS = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
 
 export async function show({ query }, signal) {
-  const { positive, negative } = both(query);
-  if (!positive.length)
-    return plate(
-      "Search with pictures",
-      "Drop or paste a picture anywhere on this page, or choose one from the collection.",
-      anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
+  const examples = examplesIn(query);
+  const { positive, negative, words, withoutWords } = examples;
+  const view = (...content) => h("div", { class: "view" }, searchBox(formatWords(examples), signal), ...content);
+  if (!positive.length && !words.length)
+    return view(
+      plate(
+        "Search",
+        negative.length || withoutWords.length
+          ? "A search needs at least one positive word or picture."
+          : "Type words, drop or paste a picture anywhere on this page, or choose one from the collection.",
+        anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
+      ),
     );
   const about = await collection(signal);
-  const where = query.get("where") === "1";
+  const texts = [...words, ...withoutWords];
+  const where = query.get("where") === "1" && !texts.length;
   const request = {
     examples: positive,
+    words,
     without: negative,
-    space: query.get("space") ?? undefined,
+    without_words: withoutWords,
+    space: (positive.length && query.get("space")) || undefined,
     k: SHOWN,
     filter: body(query),
   };
-  const { results, space, seconds: took } = await post("/search", request, signal);
+  const heading = describe(positive, words, withoutWords);
+  let found;
+  try {
+    found = await post("/search", request, signal);
+  } catch (problem) {
+    if (problem.status !== 422 || !texts.length) throw problem;
+    return view(lead(heading), meanings(await understand(texts, signal), query), empty(problem.message));
+  }
+  const { results, understood, space, seconds: took } = found;
   if (where) {
     const placed = await post("/search", { ...request, k: PLACED, where: true }, signal);
     const boxes = new Map(placed.results.map(({ item, box }) => [item.id, box]));
     for (const result of results) result.box = boxes.get(result.item.id) ?? null;
   }
   const grid = new Grid({
-    label: "Results, most similar first",
+    label: texts.length ? "Results, best match first" : "Results, most similar first",
     signal,
     fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
     tile: ({ item, box }) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", "), box }),
@@ -48,16 +66,58 @@ export async function show({ query }, signal) {
   });
   await grid.open();
   neighbours.rememberGrid(grid);
-  return h(
-    "div",
-    { class: "view" },
-    lead(positive.length > 1 ? "Similar to these pictures" : "Similar to this picture", [
-      `The ${many(results.length, "most similar picture")} (${seconds(took)})`,
-      where && `; the first ${PLACED} show the matching part`,
-    ]),
-    h("div", { class: "line" }, bar(query, { signal }), matchingPart(where), similarity(about.spaces, space)),
-    results.length ? grid.element : empty("No pictures match the filters. Clear them to search all pictures."),
+  const number = texts.length
+    ? many(results.length, "best match", "best matches")
+    : many(results.length, "most similar picture");
+  return view(
+    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`]),
+    meanings(understood, query),
+    h(
+      "div",
+      { class: "line" },
+      bar(query, { signal }),
+      !texts.length && matchingPart(where),
+      positive.length > 0 && similarity(about.spaces, space),
+    ),
+    results.length ? grid.element : empty("No pictures match. Use other words, or clear the filters."),
   );
+}
+
+/** What is searched for, as a heading. */
+function describe(positive, words, withoutWords) {
+  const similar = positive.length > 1 ? "similar to these pictures" : "similar to this picture";
+  const parts = [
+    ...words.map((text) => `“${text}”`),
+    positive.length > 0 && similar,
+    ...withoutWords.map((text) => `not “${text}”`),
+  ];
+  const text = parts.filter(Boolean).join(", ");
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** What a search understands by texts, for a search that failed. */
+async function understand(texts, signal) {
+  const answers = texts.map((words) => get("/understand", { words }, signal).catch(() => ({ understood: [] })));
+  return (await Promise.all(answers)).flatMap(({ understood }) => understood);
+}
+
+/** A line for each word: what it means, or similar words to search for instead. */
+function meanings(understood, query) {
+  if (!understood.length) return null;
+  const line = ({ text, known, summary, suggestions }) => {
+    const rest = known ? summary.slice(text.length) : ": unknown.";
+    const links = suggestions.map((word) => h("a", { class: "button", href: replaceWord(query, text, word) }, word));
+    return h("li", {}, h("span", {}, h("b", {}, text), rest, links.length > 0 && " Similar words:"), links);
+  };
+  return h("ul", { class: "understood", role: "list", "aria-label": "What was understood" }, understood.map(line));
+}
+
+/** The address of the same search with another word. */
+function replaceWord(query, word, other) {
+  const escaped = word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const whole = new RegExp(`(?<![\\p{L}\\p{N}])${escaped}(?![\\p{L}\\p{N}])`, "gu");
+  const change = (name) => query.getAll(name).map((text) => text.replace(whole, () => other));
+  return amend({ words: change("words"), without_words: change("without_words") });
 }
 
 /** The choice of similarity: one option per space of the collection. */

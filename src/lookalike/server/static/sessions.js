@@ -5,7 +5,7 @@ import { collection, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
 import { many, moment } from "./format.js";
 import { confirm, note } from "./notify.js";
-import { link } from "./router.js";
+import { link, NO_EXAMPLES } from "./router.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
@@ -61,7 +61,7 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
     {},
     h(
       "a",
-      { class: "card", href: link("session", id, { with: null, without: null }) },
+      { class: "card", href: link("session", id, NO_EXAMPLES) },
       thumbnails,
       h("b", {}, name ?? "Untitled"),
       h("span", { class: "quiet" }, counts),

@@ -1,14 +1,14 @@
 // Starts a feedback session from examples or from a class.
 import { post } from "./api.js";
 import { attempt } from "./notify.js";
-import { go, link } from "./router.js";
+import { go, link, NO_EXAMPLES } from "./router.js";
 
-/** Create a session from {examples, without, label, space, name}, and show it. */
+/** Create a session from {examples, words, without, label, space, name}, and show it. */
 export async function startSession(what) {
   const body = Object.fromEntries(
     Object.entries(what).filter(([, value]) => value && (!Array.isArray(value) || value.length)),
   );
   const session = await attempt(() => post("/sessions", body));
-  if (session) go(link("session", session.id, { with: null, without: null }));
+  if (session) go(link("session", session.id, NO_EXAMPLES));
   return session;
 }

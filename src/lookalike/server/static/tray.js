@@ -1,12 +1,14 @@
-// The tray: the positive and negative examples in the address, with buttons to search or start a session.
+// The tray: the positive and negative pictures and words in the address, with buttons to search or start a session.
 import { portrait } from "./api.js";
 import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
-import { both, format } from "./examples.js";
-import { amend, go, link, read } from "./router.js";
+import { examplesIn, format } from "./examples.js";
+import { note } from "./notify.js";
+import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
 import { startSession } from "./start_session.js";
 
 const SHOWN_IN = ["pictures", "item", "search", "map", "class"];
+const NAME_LETTERS = 200; // of the name of a class
 
 /** Add an example to the list `side`, "with" or "without", of the address, and remove it from the other list. */
 export function put(example, side) {
@@ -33,16 +35,51 @@ function chip(example, side) {
   );
 }
 
+/** A chip of words, with buttons to make it negative or positive, and to remove it. */
+function wordChip(text, side) {
+  const other = side === "words" ? "without_words" : "words";
+  const { query } = read();
+  const rest = query.getAll(side).filter((one) => one !== text);
+  const flipped = { [side]: rest, [other]: [...new Set([...query.getAll(other), text])] };
+  const isPositive = side === "words";
+  return h(
+    "li",
+    { class: isPositive ? "with phrase" : "without phrase" },
+    button(
+      isPositive ? "plus" : "minus",
+      isPositive ? `Positive words; make “${text}” negative` : `Negative words; make “${text}” positive`,
+      () => go(amend(flipped)),
+      { quiet: true, class: "sign" },
+    ),
+    h("span", {}, isPositive ? text : `not ${text}`),
+    button("no", `Remove the words “${text}”`, () => go(amend({ [side]: rest })), { quiet: true, class: "plain" }),
+  );
+}
+
+/** Start a session from all examples, named after the words. */
+function learnFrom({ positive, negative, words, withoutWords }) {
+  if (withoutWords.length) note("Sessions ignore negative words. Mark the pictures that you do not want as no.");
+  return startSession({
+    examples: positive,
+    words,
+    without: negative,
+    name: words.join(", ").slice(0, NAME_LETTERS),
+  });
+}
+
 export function show(route) {
   const tray = document.getElementById("tray");
-  const { positive, negative } = both(route.query);
-  tray.hidden = !SHOWN_IN.includes(route.view) || positive.length + negative.length === 0;
+  const examples = examplesIn(route.query);
+  const { positive, negative, words, withoutWords } = examples;
+  tray.hidden = !SHOWN_IN.includes(route.view) || !Object.values(examples).some((list) => list.length);
   document.body.classList.toggle("has-tray", !tray.hidden);
   if (tray.hidden) return tray.replaceChildren();
   const chips = h(
     "ul",
     { role: "list" },
+    words.map((text) => wordChip(text, "words")),
     positive.map((one) => chip(one, "with")),
+    withoutWords.map((text) => wordChip(text, "without_words")),
     negative.map((one) => chip(one, "without")),
   );
   const search = h(
@@ -53,11 +90,11 @@ export function show(route) {
   );
   const learn =
     may("judge") &&
-    button("session", "Start a session", () => startSession({ examples: positive, without: negative }), {
-      disabled: !positive.length,
+    button("session", "Start a session", () => learnFrom(examples), {
+      disabled: !positive.length && !words.length,
       class: route.view === "search" ? "main" : null,
     });
-  const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend({ with: null, without: null })), {
+  const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend(NO_EXAMPLES)), {
     class: "plain",
   });
   return tray.replaceChildren(

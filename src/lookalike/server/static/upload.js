@@ -30,8 +30,9 @@ export async function searchWith(files) {
     const sent = [];
     for (const file of pictures) sent.push(await send("/uploads", "file", [await fit(file)]));
     const examples = sent.map(({ upload, item }) => format(item ? { id: item } : { upload }));
-    const kept = read().view === "search" ? read().query.getAll("with") : [];
-    go(link("search", "", { with: [...new Set([...kept, ...examples])] }));
+    const { view, query } = read();
+    const kept = (name) => (view === "search" ? query.getAll(name) : []);
+    go(link("search", "", { with: [...new Set([...kept("with"), ...examples])], words: kept("words") }));
   });
   clearTimeout(late);
   cover.remove();
@@ -50,7 +51,7 @@ async function fit(file) {
 }
 
 /** A button that opens the file picker. */
-export function picker(words, onfiles, props = {}) {
+export function picker(words, onfiles, { drawing = "upload", ...props } = {}) {
   const input = h("input", {
     type: "file",
     accept: "image/*",
@@ -68,7 +69,7 @@ export function picker(words, onfiles, props = {}) {
     "span",
     { class: "picker" },
     input,
-    button("upload", words, () => input.click(), props),
+    button(drawing, words, () => input.click(), props),
   );
 }
 

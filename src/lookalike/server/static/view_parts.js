@@ -1,7 +1,7 @@
 // Parts that all views share: the header, and the loading, empty and error states.
 import { alive } from "./api.js";
 import { button, h } from "./dom.js";
-import { link } from "./router.js";
+import { link, NO_EXAMPLES } from "./router.js";
 
 /** The header of a view: a link to its parent, a heading, a sentence, and tools. */
 export function lead(heading, text, { up = null, tools = [] } = {}) {
@@ -47,11 +47,7 @@ export function waiting(text = "Loading…") {
 /** An error as a whole view. If the server cannot be reached, it retries until it responds. */
 export function failed(problem, again, signal) {
   const retry = button("undo", "Try again", again, { class: "main" });
-  const home = h(
-    "a",
-    { class: "button", href: link("pictures", "", { with: null, without: null }) },
-    "Show all pictures",
-  );
+  const home = h("a", { class: "button", href: link("pictures", "", NO_EXAMPLES) }, "Show all pictures");
   if (problem.kind === "unreachable") {
     const poll = setInterval(async () => (await alive()) && again(), 2000);
     signal.addEventListener("abort", () => clearInterval(poll));
