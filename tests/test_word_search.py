@@ -143,9 +143,9 @@ def test_rerank_and_where_need_pictures(collection):
 
 
 def test_completions_are_labels_folders_and_kinds(collection):
-    collection.classes.add("tigger", [1])
-    assert collection.complete("tig")[:2] == ["tigger", "tiger"]
-    assert "garden party" in collection.complete("gard")
+    collection.classes.add("tiger cub", [1])
+    assert collection.complete("tig")[:2] == ["tiger cub", "tiger"]
+    assert "garden party" in collection.complete("garde")
     assert collection.complete(" ") == []
 
 

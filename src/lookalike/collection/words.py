@@ -103,8 +103,8 @@ def search_words(
 ) -> Results:
     """Find the k pictures that match the words, and example pictures if there are any, best first.
 
-    `space` is that of the pictures; a space with a text encoder is also that of the words. A score is 1 minus the
-    match, so 0 is best, and pictures that match nothing are left out.
+    `space` is that of the pictures, and that of the words if it has a text encoder. A score is 1 minus the match, so 0
+    is best, and pictures that match nothing are left out.
     """
     check_count("k", k)
     among = None if filter is None else select(spaces.store, filter)
@@ -351,8 +351,9 @@ def _explain_unknown(text: ReadText) -> str:
 
 
 def _text_space(spaces: Spaces, space: Space | None) -> Space | None:
-    """The space that encodes words: the given one if it can; without a space, the first that can; otherwise None."""
-    return next((one for one in ([space] if space else spaces) if one.takes_text and len(one)), None)
+    """The space that encodes words: the given one if it can, otherwise the first that can; None if none can."""
+    candidates = [*([] if space is None else [space]), *spaces]
+    return next((one for one in candidates if one.takes_text and len(one)), None)
 
 
 def _read(spaces: Spaces, text: str) -> ReadText:
