@@ -144,7 +144,7 @@ def test_not_can_be_repeated_anywhere(call: Callable[..., Outcome], filled: Path
     assert ended.json == call("-c", filled, "search", a, d, "--not", b, "-k", 5, "--json").json
     nothing = call("-c", filled, "search", "--not", a)
     assert nothing.code == 2
-    assert "Missing argument 'IMAGE" in nothing.err
+    assert "at least one positive example" in nothing.err
 
 
 def test_the_collection_can_be_specified_in_four_ways(

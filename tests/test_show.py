@@ -28,7 +28,7 @@ def red(tmp_path: Path) -> str:
 
 def rendered(results: list[tuple[str | None, float]], width: int) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(show.table([(path, score, "") for path, score in results], width))
+    console.print(show.table([(path, score, "", None) for path, score in results], width))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

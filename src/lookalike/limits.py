@@ -21,6 +21,7 @@ POSITIVE: Limit = (Real, "a finite number above 0", SMALLEST, LARGEST)
 NOT_NEGATIVE: Limit = (Real, "a finite number of at least 0", 0, LARGEST)
 COST: Limit = (Real, "a number from 1e-30 to 1e30", 1e-30, 1e30)
 COST_OR_ZERO: Limit = (Real, "a number from 0 to 1e30", 0, 1e30)
+PROBABILITY: Limit = (Real, "a number from 0 to 1", 0, 1)
 SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
 
 NEIGHBOURS = 10

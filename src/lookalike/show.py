@@ -30,6 +30,7 @@ Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
 Frame: TypeAlias = Literal["example", "not", "right", "wrong"]
 
 SHEET_SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+HALF_LINE = "below this line, less than half are expected to be right"
 SHEET_TILES = 500
 """Maximum number of results on a contact sheet: about twenty megapixels."""
 
@@ -77,18 +78,31 @@ class Tile:
     box: Box | None = None  # the matching part, drawn as a frame
 
 
-def table(results: Sequence[tuple[str | None, float, str]], width: int = 100) -> Table:
-    """Return a table of results for a terminal of this width: rank, score, box of the match if known, and path."""
+def table(
+    results: Sequence[tuple[str | None, float, str, float | None]], width: int = 100, half: int | None = None
+) -> Table:
+    """Return a table of results for a terminal of this width.
+
+    A result is a path, a score, the box of the match and its probability of being right, if known. A line follows the
+    first `half` results.
+    """
     result = Table(box=None, pad_edge=False)
     result.add_column("#", justify="right", style="dim")
     result.add_column("score", justify="right")
-    placed = max((len(where) for *_, where in results), default=0)
+    rated = any(likely is not None for *_, likely in results)
+    if rated:
+        result.add_column("likely", justify="right")
+    placed = max((len(where) for _, _, where, _ in results), default=0)
     if placed:
         result.add_column("where", no_wrap=True)
     result.add_column("picture", no_wrap=True)
-    path_width = width - len(str(len(results))) - 10 - (placed and placed + 2)
-    for rank, (path, score, where) in enumerate(results, 1):
-        result.add_row(str(rank), f"{score:.4f}", *([where] if placed else []), Text(shorten(path, path_width)))
+    path_width = width - len(str(len(results))) - 10 - (placed and placed + 2) - 8 * rated
+    for rank, (path, score, where, likely) in enumerate(results, 1):
+        if rank - 1 == half:
+            result.add_row(*[""] * (2 + rated + bool(placed)), Text(HALF_LINE[:path_width], style="dim"))
+        percent = [] if not rated else ["" if likely is None else f"{likely:.0%}"]
+        box = [where] if placed else []
+        result.add_row(str(rank), f"{score:.4f}", *percent, *box, Text(shorten(path, path_width)))
     return result
 
 

@@ -24,7 +24,7 @@ from lookalike.errors import InputError
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
-    from lookalike.collection import Result
+    from lookalike.collection import Result, Results
 else:
     show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
 
@@ -51,6 +51,19 @@ def search(
         str | None,
         typer.Option(
             "--effort", help="exact, balanced, fast or a number. Higher effort is more accurate but takes longer."
+        ),
+    ] = None,
+    within: Annotated[
+        float | None, typer.Option("--within", metavar="DISTANCE", min=0, help="Leave out results with a higher score.")
+    ] = None,
+    likely: Annotated[
+        float | None,
+        typer.Option(
+            "--likely",
+            metavar="PROBABILITY",
+            min=0,
+            max=1,
+            help="Leave out results that are less likely to be right, as estimated from labels, marks or distances.",
         ),
     ] = None,
     rerank: Annotated[
@@ -85,6 +98,7 @@ def search(
       lookalike search "dog on grass"
       lookalike search beach holiday.jpg --not crowd.jpg
       lookalike search beach.jpg dunes.jpg --not city.jpg --not harbour.jpg -k 50
+      lookalike search beach.jpg -k 200 --likely 0.8
       lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
       lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
     """
@@ -108,6 +122,8 @@ def search(
             space=space,
             filter=filter,
             effort=parse_effort(effort),
+            within=within,
+            likely=likely,
             rerank=rerank,
             where=boxes,
             progress=progress,
@@ -118,7 +134,9 @@ def search(
             _draw(", ".join([*texts, *map(os.path.basename, images)]), shown, results, html, sheet)
     if not json:
         print_meanings(results.understood)
-    _print_results(results, json, boxes)
+    _print_results(results, json, boxes, rated=likely is not None)
+    if results.cutoff is not None:
+        print_note(results.cutoff.summary)
     return 0
 
 
@@ -152,22 +170,27 @@ def explain(
     return 0
 
 
-def _print_results(results: list["Result"], json: bool, boxes: bool) -> None:
+def _print_results(results: "Results", json: bool, boxes: bool, rated: bool) -> None:
     if json:
         print_json(
             [
-                {"id": types.format_id(r.id), "path": r.path, "score": r.score} | ({"box": r.box} if boxes else {})
+                {"id": types.format_id(r.id), "path": r.path, "score": r.score}
+                | ({"likely": r.likely} if rated else {})
+                | ({"box": r.box} if boxes else {})
                 for r in results
             ]
         )
     elif not results:
         print_note("No pictures found.")
     elif on_terminal():
-        rows = [(r.path, r.score, _box(r)) for r in results]
-        print_rich(show.table(rows, shutil.get_terminal_size().columns))
+        rows = [(r.path, r.score, _box(r), r.likely) for r in results]
+        print_rich(show.table(rows, shutil.get_terminal_size().columns, results.half))
+        if results.half is not None and results.cutoff is None:
+            print_note(f"Likely: the probability that a result is right, estimated from {results.estimated_from}.")
     else:
         for result in results:
-            print_line(f"{result.score:.4f}  {_box(result)}{'  ' if result.box else ''}{show_path(result.path)}")
+            parts = [f"{result.score:.4f}", f"{result.likely:.2f}" if rated else "", _box(result)]
+            print_line("  ".join([*filter(None, parts), show_path(result.path)]))
 
 
 def _draw(

@@ -5,6 +5,7 @@ Operations:
     adding          add and refresh: from files to items and vectors
     searching       search, locate the match in a picture, explain the influence of negatives
     words           search by words: kinds of pictures, the user's own words, example pictures
+    likelihood      the probability that a result is right
     sessions        feedback: rounds, marks, the emulated user
     classes         classes, their predictions, labels from files
     class_model     the classes in memory

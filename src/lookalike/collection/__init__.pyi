@@ -48,6 +48,7 @@ from .reexports import read as read
 from .reexports import repair_jobs as repair_jobs
 from .reexports import verify_jobs as verify_jobs
 from .resolve import Crop as Crop
+from .searching import Cutoff as Cutoff
 from .searching import Push as Push
 from .searching import Result as Result
 from .searching import Results as Results

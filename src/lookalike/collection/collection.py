@@ -31,11 +31,12 @@ from lookalike.collection.fitting import (
     undo_new_spaces,
     update_spaces,
 )
+from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
-from lookalike.collection.searching import Push, Result, Results, explain, find_pooled, locate_matches, search
+from lookalike.collection.searching import Push, Results, cut_off, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.words import Meaning, complete, example_of_words, kinds_of, search_words, understand
@@ -324,6 +325,8 @@ class Collection:
         space: str | None = None,
         filter: Filter | None = None,
         effort: float | str | None = None,
+        within: float | None = None,
+        likely: float | None = None,
         rerank: bool = False,
         where: bool = False,
         progress: Progress | None = None,
@@ -337,13 +340,18 @@ class Collection:
 
         `words`, such as "dog on grass", search by what pictures show and by labels, folders and file names; see
         `understand`. Examples can be added to words. Scores are then between 0 and about 1.5.
+
+        With `within` and `likely`, results are left out whose score is higher than `within`, or whose probability of
+        being right is lower than `likely`. The probability is estimated from labels and marks if there are enough,
+        otherwise from distances or the network's probabilities; `Results.estimated_from` names the source.
         """
+        check_cutoff(within, likely)
         positive, negative = as_list(examples), as_list(without)
         texts, negative_texts = ([given] if isinstance(given, str) else list(given) for given in (words, without_words))
         if texts or negative_texts:
             if rerank or where:
                 raise InputError("A search by words cannot be re-ranked, and its results have no matching part.")
-            return self._store.read_consistently(
+            found = self._store.read_consistently(
                 lambda: search_words(
                     self._spaces,
                     None if space is None else self._spaces.find(space),
@@ -354,17 +362,27 @@ class Collection:
                     k=k,
                     filter=filter,
                     effort=effort,
+                    likely=likely is not None,
                 )
             )
+            return cut_off(found, within, likely)
+        if rerank and likely is not None:
+            raise InputError("The likelihood of re-ranked results is unknown. Leave out re-ranking or the likelihood.")
 
-        def read() -> tuple[list[Result], Query]:
-            found = self._spaces.find(space)
-            return search(found, positive, negative, k=k, filter=filter, effort=effort, rerank=rerank)
+        def read() -> tuple[Results, Query]:
+            chosen = self._spaces.find(space)
+            found, query = search(chosen, positive, negative, k=k, filter=filter, effort=effort, rerank=rerank)
+            if rerank:
+                return Results(found), query
+            kind = Search(len(positive), len(negative), k)
+            rated = add_likelihood(chosen, found, query, kind, filter=filter, effort=effort, only_cached=likely is None)
+            return rated, query
 
         results, query = self._store.read_consistently(read)
+        results = cut_off(results, within, likely)
         if where:
-            results = locate_matches(self._spaces.find(space), results, query, progress or silent)
-        return Results(results)
+            results[:] = locate_matches(self._spaces.find(space), results, query, progress or silent)
+        return results
 
     def understand(self, words: str) -> list[Meaning]:
         """What a search by words understands by each word: kinds of pictures, labels, names of folders and files."""

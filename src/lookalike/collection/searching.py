@@ -23,10 +23,14 @@ from lookalike.index.rerank import rerank as rerank_rows
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
+from lookalike.text import many
 from lookalike.types import Box, Ids, Pixels, Progress, Query, Transform, Vectors
 
 NEGATIVE_WEIGHT = 0.5
 """Weight of the mean of the negative examples, relative to that of the positive ones: 2·mean⁺ − mean⁻."""
+
+HALF = 0.5
+"""Results with a lower probability are more likely wrong than right."""
 
 RERANKED, RERANK_MAX = 200, 1_000
 """Results that are re-ranked, at least and at most."""
@@ -50,18 +54,63 @@ class Result:
     score: float  # smaller is better: a squared distance, 0 for the same picture; in a session, minus the margin;
     # a distance from 0 to 1 if the results are re-ranked
     box: Box | None = None  # the part of the picture that is most similar to the query, if requested
+    likely: float | None = None  # the probability that it is right, if requested or cached; see `likelihood`
     item: Item | None = field(default=None, repr=False, compare=False)  # as read from the catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Cutoff:
+    """Where the results of a search end."""
+
+    inside: int  # results that were kept
+    of: int  # results that were found
+    score: float | None  # of the last one that was kept
+    within: float | None  # maximum score
+    likely: float | None  # minimum probability
+    estimated_from: str  # what the probabilities were estimated from; empty without a minimum
+
+    @property
+    def summary(self) -> str:
+        """One sentence.
+
+        >>> Cutoff(12, 50, 0.4117, None, 0.8, "340 labelled pictures").summary
+        '12 of 50 results are at least 80 % likely (score up to 0.4117; estimated from 340 labelled pictures).'
+        >>> Cutoff(0, 20, None, 0.25, None, "").summary
+        '0 of 20 results have a score of at most 0.25.'
+        """
+        parts = [] if self.within is None else [f"have a score of at most {self.within:g}"]
+        parts += [] if self.likely is None else [f"are at least {100 * self.likely:g} % likely"]
+        notes = [] if self.score is None or self.likely is None else [f"score up to {self.score:.4f}"]
+        notes += [f"estimated from {self.estimated_from}"] if self.estimated_from else []
+        note = f" ({'; '.join(notes)})" if notes else ""
+        return f"{self.inside:,} of {many(self.of, 'result')} {' and '.join(parts)}{note}."
 
 
 class Results(list[Result]):
     """The results of a search, best first.
 
-    `understood` describes what a search by words understood by each word.
+    `understood` describes what a search by words understood by each word, and `cutoff` where the results end, if a
+    limit was requested. If the results have probabilities, `estimated_from` describes what these were estimated from.
     """
 
-    def __init__(self, results: Iterable[Result], understood: Sequence["Meaning"] = ()):
+    def __init__(
+        self,
+        results: Iterable[Result],
+        understood: Sequence["Meaning"] = (),
+        *,
+        cutoff: Cutoff | None = None,
+        estimated_from: str = "",
+    ):
         super().__init__(results)
         self.understood = list(understood)
+        self.cutoff = cutoff
+        self.estimated_from = estimated_from
+
+    @property
+    def half(self) -> int | None:
+        """The number of results before the first that is more likely wrong than right; None if it is unknown."""
+        rated = self and all(result.likely is not None for result in self)
+        return sum(result.likely is not None and result.likely >= HALF for result in self) if rated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +121,21 @@ class Push:
     path: str | None
     push: float  # influence: 1 is the mean of the pool; more for negatives similar to the picture; can be negative
     collection: str | None = None  # path of its collection, if it is another one
+
+
+def cut_off(results: Results, within: float | None, likely: float | None) -> Results:
+    """The results with a score of at most `within`, and with a probability of at least `likely`."""
+    if within is None and likely is None:
+        return results
+    kept = [
+        result
+        for result in results
+        if (within is None or result.score <= within)
+        and (likely is None or (result.likely is not None and result.likely >= likely))
+    ]
+    source = results.estimated_from if likely is not None else ""
+    cutoff = Cutoff(len(kept), len(results), kept[-1].score if kept else None, within, likely, source)
+    return Results(kept, results.understood, cutoff=cutoff, estimated_from=results.estimated_from)
 
 
 def make_result(item: Item, score: float) -> Result:

@@ -9,13 +9,15 @@ combined with example pictures.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.classes.words import Term, Words, singulars
+from lookalike.collection.likelihood import Search, Shares, estimate, from_distances, make_monotone
 from lookalike.collection.resolve import Example, select
 from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query, make_result
 from lookalike.collection.space import Space, Spaces
@@ -45,6 +47,9 @@ FLOOR = 0.01
 
 EXAMPLE_PICTURES = 5
 """Pictures whose mean vector stands for words in a session."""
+
+SAME_SENSE = 0.99
+"""Classes whose weights are at least this share of the largest are kinds of a word in its most frequent sense."""
 
 FOLDER_PATHS = 200
 """Paths whose folders are suggested for a word that a user types."""
@@ -100,11 +105,13 @@ def search_words(
     k: int,
     filter: Filter | None,
     effort: float | str | None,
+    likely: bool = False,
 ) -> Results:
     """Find the k pictures that match the words, and example pictures if there are any, best first.
 
     `space` is that of the pictures, and that of the words if it has a text encoder. A score is 1 minus the match, so 0
-    is best, and pictures that match nothing are left out.
+    is best, and pictures that match nothing are left out. With `likely`, each result has a probability: the smallest of
+    those of the words and pictures, made non-increasing along the ranking.
     """
     check_count("k", k)
     among = None if filter is None else select(spaces.store, filter)
@@ -115,7 +122,7 @@ def search_words(
     for examples, matchers in ((positive, wanted), (negative, unwanted)):
         if examples:
             chosen = space or spaces.find(None)
-            matchers.append(NearMatcher(chosen, make_query(chosen, examples, []), among, effort))
+            matchers.append(NearMatcher(chosen, make_query(chosen, examples, []), among, effort, len(examples)))
     if not wanted:
         raise InputError("A search needs at least one positive word or picture. Got none.")
     if len(wanted) == 1 and not unwanted:
@@ -129,7 +136,12 @@ def search_words(
     items = spaces.store.items.get(ids.tolist())
     found = dict(zip(ids.tolist(), scores.tolist(), strict=True))
     results = [make_result(item, round(1 - found[item.id], 6)) for item in items.values()]
-    return Results(results, [word.meaning for text in (*texts, *without_texts) for word in text.words])
+    source = ""
+    if likely:
+        shares, source = _rate(wanted, unwanted, [result.id for result in results])
+        results = [replace(result, likely=share) for result, share in zip(results, shares.tolist(), strict=True)]
+    meanings = [word.meaning for text in (*texts, *without_texts) for word in text.words]
+    return Results(results, meanings, estimated_from=source)
 
 
 def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
@@ -171,6 +183,22 @@ def kinds_of(spaces: Spaces, ids: Sequence[int]) -> dict[int, list[tuple[str, fl
     return {item: found[item] for item in ids if item in found}
 
 
+def _rate(positive: "Sequence[Matcher]", negative: "Sequence[Matcher]", found: Sequence[int]) -> tuple[Shares, str]:
+    """The probabilities (m,) that the results match each positive matcher and no negative one, and their sources."""
+    ids = np.sort(np.array(found, np.int64))
+    rated = [matcher.likely(ids) for matcher in (*positive, *negative)]
+    shares = np.array([one.shares if i < len(positive) else 1 - one.shares for i, one in enumerate(rated)]).min(axis=0)
+    ranked = shares[np.searchsorted(ids, found)]
+    return make_monotone(ranked), "; ".join(dict.fromkeys(one.source for one in rated))
+
+
+class Rated(NamedTuple):
+    """The probabilities that items match, and what they were estimated from."""
+
+    shares: Shares  # (m,)
+    source: str
+
+
 class Matcher(ABC):
     """Scores how well pictures match one thing: 1 is best, and 0 no match."""
 
@@ -182,11 +210,21 @@ class Matcher(ABC):
     def score(self, ids: Ids) -> Vectors:
         """Scores (m,) of these items, ascending."""
 
+    @abstractmethod
+    def likely(self, ids: Ids) -> Rated:
+        """The probabilities that these items, ascending, match."""
+
 
 class NearMatcher(Matcher):
-    """Matches pictures near a query: the nearest one has the score 1, the last candidate 0."""
+    """Matches pictures near a query: the nearest one has the score 1, the last candidate 0.
 
-    def __init__(self, space: Space, query: Query, among: Ids | None, effort: float | str | None = None):
+    `examples` is the number of pictures that the query was made from; 0 for a text.
+    """
+
+    def __init__(
+        self, space: Space, query: Query, among: Ids | None, effort: float | str | None = None, examples: int = 0
+    ):
+        self._space, self._examples = space, examples
         self._index: Any = space.index
         self._query, self._among, self._effort = query, among, effort
         self._near, self._far = 0.0, 1.0
@@ -205,6 +243,18 @@ class NearMatcher(Matcher):
         scores = np.zeros(len(ids), np.float32)
         scores[np.searchsorted(ids, found)] = self._to_scores(distances)
         return scores
+
+    def likely(self, ids: Ids) -> Rated:
+        """The probabilities by distance; labelled pictures show nothing about the distances of texts."""
+        if self._examples:
+            kind = Search(self._examples, 0, CANDIDATES)
+            found = estimate(self._space, self._query, kind, self._among, self._effort)
+        else:
+            found = from_distances(self._space, self._query, CANDIDATES, self._among, self._effort)
+        near, distances = self._search(max(1, len(ids)), ids)
+        shares = np.zeros(len(ids))
+        shares[np.searchsorted(ids, near)] = found.at(distances)
+        return Rated(shares, found.source)
 
     def _search(self, k: int, among: Ids | None) -> tuple[Ids, Vectors]:
         hits = self._index.search(self._query, min(k, max(1, len(self._index))), among=among, effort=self._effort)
@@ -259,6 +309,27 @@ class KindMatcher(Matcher):
                 S[inside] = self._score_rows(np.ascontiguousarray(block.X[places[inside]]))
         return self._combine(ids, S)
 
+    def likely(self, ids: Ids) -> Rated:
+        """The smallest of the probabilities of the words: that of a label or of the kinds of the word.
+
+        Raises InputError for a word that is only similar to known kinds, because nothing is known about its matches.
+        """
+        vague = next((own for own in self._words if not own.term.kinds and not len(own.ids)), None)
+        if vague is not None:
+            raise InputError(
+                f"The likelihood of {vague.meaning.text!r} is unknown: it is not a kind of picture that the network"
+                " recognizes and no label. Leave out the likelihood, or use another word."
+            )
+        S = np.zeros((len(ids), len(self._words)))
+        masks = np.stack([_kinds_mask(own.term) for own in self._words], axis=1).astype(np.float32)  # (classes, t)
+        for block in self._blocks:
+            places, inside = _places(block.ids, ids)
+            numbers, probabilities = decode_kinds(block.X[places[inside]])  # (m, 16)
+            S[inside] = np.einsum("ij,ijt->it", probabilities, masks[numbers]).clip(0, 1)
+        return Rated(
+            _with_own_shares(ids, S, self._words).min(axis=1), _source(self._words, "the network's probabilities")
+        )
+
     def _score_rows(self, rows: Any) -> Vectors:
         from lookalike.index.kinds import score_kinds  # numba takes a second to load
 
@@ -303,6 +374,12 @@ class TextMatcher(NearMatcher):
         S = np.repeat(super().score(ids)[:, None], len(self._words), axis=1)
         scores: Vectors = _with_own_words(ids, S, self._words).mean(axis=1)
         return scores
+
+    def likely(self, ids: Ids) -> Rated:
+        """The probabilities by distance, or those of labels that match a word of the text."""
+        by_distance = super().likely(ids)
+        S = np.repeat(by_distance.shares[:, None], len(self._words), axis=1)
+        return Rated(_with_own_shares(ids, S, self._words).max(axis=1), _source(self._words, by_distance.source))
 
 
 class OwnWord(NamedTuple):
@@ -410,6 +487,26 @@ def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
         best = np.maximum(own.scores[inside], NETWORK_SHARE * S[at, column])
         combined[at, column] = OWN_SHARE * best + (1 - OWN_SHARE) * S[at, column]
     return combined
+
+
+def _with_own_shares(ids: Ids, S: Shares, words: Sequence[OwnWord]) -> Shares:
+    """Raise the probabilities S (n, t) of items, ascending, that have the user's own words."""
+    S = S.copy()
+    for column, own in enumerate(words):
+        places, inside = _places(ids, own.ids)
+        S[places[inside], column] = np.maximum(S[places[inside], column], own.scores[inside])
+    return S
+
+
+def _source(words: Sequence[OwnWord], otherwise: str) -> str:
+    return f"labels, paths and {otherwise}" if any(len(own.ids) for own in words) else otherwise
+
+
+def _kinds_mask(term: Term) -> NDArray[np.bool_]:
+    """Which classes (1000,) are the word or a kind of it, in the most frequent sense that has any."""
+    weights = term.weights
+    mask: NDArray[np.bool_] = (weights >= SAME_SENSE * weights.max()) & (term.kinds > 0)
+    return mask
 
 
 def _places(among: Ids, ids: Ids) -> tuple[Ids, Any]:

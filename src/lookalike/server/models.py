@@ -170,6 +170,10 @@ class SearchIn(RequestModel):
     space: Name | None = None
     k: int = Field(50, ge=1, le=MAX_ITEMS)
     filter: FilterIn = Field(default_factory=FilterIn)
+    within: float | None = Field(None, ge=0, allow_inf_nan=False, description="Leave out results with a higher score.")
+    likely: float | None = Field(
+        None, ge=0, le=1, description="Leave out results with a lower estimated probability of being right."
+    )
     rerank: bool = Field(
         False, description="Re-rank the first 200 results by the neighbours they share with the examples."
     )
@@ -177,9 +181,9 @@ class SearchIn(RequestModel):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the features of many pictures must be extracted first."""
+        """Whether features of many pictures must be extracted, or many searches done, first."""
         new = [one for one in (*self.examples, *self.without) if one.upload is not None or one.box is not None]
-        return self.where or len(new) > FAST_EXAMPLES
+        return self.where or self.likely is not None or len(new) > FAST_EXAMPLES
 
 
 class ResultOut(TypedDict):
@@ -189,7 +193,17 @@ class ResultOut(TypedDict):
     score: Annotated[
         float, Field(description="Smaller is better: a distance, or, for a search by words, 1 minus the match.")
     ]
+    likely: Annotated[float | None, Field(description="Probability of being right, if requested or already known.")]
     box: list[float] | None
+
+
+class CutoffOut(TypedDict):
+    """Where the results of a search end."""
+
+    inside: Annotated[int, Field(description="Results that were kept.")]
+    of: Annotated[int, Field(description="Results that were found.")]
+    score: Annotated[float | None, Field(description="Score of the last result that was kept.")]
+    summary: Annotated[str, Field(description="One sentence with the limits and what probabilities are based on.")]
 
 
 class MeaningOut(TypedDict):
@@ -207,6 +221,8 @@ class SearchOut(TypedDict):
     space: str
     seconds: float
     understood: Annotated[list[MeaningOut], Field(description="One entry per word of a search by words.")]
+    cutoff: Annotated[CutoffOut | None, Field(description="Null unless `within` or `likely` was given.")]
+    estimated_from: Annotated[str, Field(description="What probabilities were estimated from; empty without them.")]
     results: list[ResultOut]
 
 

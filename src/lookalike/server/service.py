@@ -16,6 +16,7 @@ from starlette.requests import Request
 from lookalike.collection import (
     Collection,
     Crop,
+    Cutoff,
     Item,
     Meaning,
     Result,
@@ -30,7 +31,7 @@ from lookalike.server.job_events import JobEvents
 from lookalike.server.jobs import Jobs
 from lookalike.server.lanes import Lanes
 from lookalike.server.metrics import Metrics
-from lookalike.server.models import ExampleIn, ItemOut, MeaningOut, PredictionOut, ResultOut
+from lookalike.server.models import CutoffOut, ExampleIn, ItemOut, MeaningOut, PredictionOut, ResultOut
 from lookalike.server.problems import Problem, not_found, token_needed
 from lookalike.server.rate_limits import RateLimiter
 from lookalike.server.settings import Settings
@@ -155,9 +156,20 @@ class Service:
         """Return results as JSON that a user may see."""
         items = self.items_json((result.item for result in results if result.item is not None), person)
         return [
-            ResultOut(item=item, score=round(result.score, 6), box=None if result.box is None else list(result.box))
+            ResultOut(
+                item=item,
+                score=round(result.score, 6),
+                likely=None if result.likely is None else round(result.likely, 4),
+                box=None if result.box is None else list(result.box),
+            )
             for result, item in zip(results, items, strict=True)
         ]
+
+    def cutoff_json(self, cutoff: Cutoff | None) -> CutoffOut | None:
+        """Return where results end, as JSON."""
+        if cutoff is None:
+            return None
+        return CutoffOut(inside=cutoff.inside, of=cutoff.of, score=cutoff.score, summary=cutoff.summary)
 
     def meanings_json(self, meanings: Sequence[Meaning]) -> list[MeaningOut]:
         """Return what a search understood by words, as JSON."""

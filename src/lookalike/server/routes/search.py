@@ -46,6 +46,8 @@ async def search(request: Request, asked: SearchIn) -> Response:
             k=asked.k,
             space=asked.space,
             filter=asked.filter.to_filter(person),
+            within=asked.within,
+            likely=asked.likely,
             rerank=asked.rerank,
             where=asked.where,
             progress=stop.progress,
@@ -55,6 +57,8 @@ async def search(request: Request, asked: SearchIn) -> Response:
             space=asked.space or service.default_space(),
             seconds=round(seconds, 6),
             understood=service.meanings_json(results.understood),
+            cutoff=service.cutoff_json(results.cutoff),
+            estimated_from=results.estimated_from,
             results=service.results_json(results, person),
         )
 
