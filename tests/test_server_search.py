@@ -114,7 +114,7 @@ def test_unknown_words_are_reported_with_similar_words(service):
     assert "elephant" in found["understood"][1]["suggestions"]
     answer = service.client.post("/api/v1/search", json={"words": ["elefant"]})
     message = error(answer, 422, "input")
-    assert "Nothing is known about 'elefant'" in message
+    assert "'elefant' is unknown" in message
     assert "Similar words: elephant" in message
     (word,) = service.get("/understand", params={"words": "elefant"})["understood"]
     assert (word["known"], "elephant" in word["suggestions"]) == (False, True)
