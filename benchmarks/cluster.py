@@ -7,13 +7,15 @@
 of so few rows that only messages count. `round` is a round of feedback with 20 marks. `add` adds a folder of pictures
 (by default synthetic ones) in one process, which uses all cores, and with 1, 2, 4 and more workers; `ratio` is the
 throughput relative to one process. A worker reads pictures in a second process, so it uses up to two cores. `kills`
-kills a random worker before each search and counts the answers that differ from those of one process.
+kills a random worker during each search and counts the answers that differ from those of one process. It reports its
+progress on stderr, and fails if a worker is not replaced within two minutes.
 """
 
 import argparse
 import json
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -26,11 +28,17 @@ import numpy as np
 import psutil
 
 from lookalike import Collection
-from lookalike.cluster import Cluster, connection, processes, shards
+from lookalike.cluster import Cluster, connection, shards, started
 from lookalike.images.demo import draw_folder
 from lookalike.store.items import Item
 
 REPEATS = 30
+
+START_S = 120.0
+"""Seconds for workers to start; then the benchmark fails."""
+
+KILL_S = 0.02
+"""A worker is killed at a random time until then after the start of a search, which takes about as long."""
 
 
 def main() -> None:
@@ -54,26 +62,20 @@ def main() -> None:
 
 
 @contextmanager
-def started(workers: int) -> Iterator[Cluster]:
+def connected(workers: int) -> Iterator[Cluster]:
     """Run a scheduler and workers, and connect to them."""
-    found: list[str] = []
-    ready, stop = threading.Event(), threading.Event()
+    with started(workers) as address, Cluster(address) as cluster:
+        await_workers(cluster, workers)
+        yield cluster
 
-    def report(address: str, _: str | None) -> None:
-        found.append(address)
-        ready.set()
 
-    thread = threading.Thread(target=processes.start, args=(workers, "127.0.0.1", 0, report, stop))
-    thread.start()
-    ready.wait()
-    try:
-        with Cluster(found[0]) as cluster:
-            while len(cluster.workers()) < workers:
-                time.sleep(0.1)
-            yield cluster
-    finally:
-        stop.set()
-        thread.join()
+def await_workers(cluster: Cluster, count: int) -> None:
+    """Wait until all workers are running; each that was killed is replaced."""
+    deadline = time.monotonic() + START_S
+    while len(cluster.workers()) < count:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"Only {len(cluster.workers())} of {count} workers are running after {START_S:.0f} s.")
+        time.sleep(0.05)
 
 
 def make_collection(path: Path, rows: int, dim: int) -> None:
@@ -109,7 +111,11 @@ def overhead(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
         path = folder / name
         make_collection(path, rows, options.dim)
         connection.HERE_MAX = shards.HERE_MAX = min(shards.HERE_MAX, rows - 1)
-        with started(options.workers) as cluster, Collection(path) as here, Collection(path, cluster=cluster) as there:
+        with (
+            connected(options.workers) as cluster,
+            Collection(path) as here,
+            Collection(path, cluster=cluster) as there,
+        ):
             one, many = alternate(lambda n: here.search(n, k=50), lambda n: there.search(n, k=50))
             yield row(name, rows, options.workers, one, many)
             marks = {"relevant": list(range(10)), "irrelevant": list(range(10, 20))}
@@ -134,7 +140,7 @@ def add(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
     one = time_add(pictures, folder / "one", options.recipe, None)
     yield {"case": "add", "workers": "one process", "pictures/s": round(one, 1), "ratio": 1.0}
     for workers in [2**i for i in range(options.workers.bit_length()) if 2**i <= options.workers]:
-        with started(workers) as cluster:
+        with connected(workers) as cluster:
             time_add(pictures, folder / f"first-{workers}", options.recipe, cluster)  # the workers load the network
             rate = time_add(pictures, folder / f"added-{workers}", options.recipe, cluster)
         yield {"case": "add", "workers": workers, "pictures/s": round(rate, 1), "ratio": round(rate / one, 2)}
@@ -154,25 +160,29 @@ def worker_processes() -> list[psutil.Process]:
 
 
 def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the number of wrong answers among searches, each after a worker was killed."""
+    """Yield the number of wrong answers among searches, each while a worker is killed."""
     path = folder / "kills"
     make_collection(path, 30_000, 64)
     connection.HERE_MAX = shards.HERE_MAX = 1_000
-    chance, wrong, killed, slowest = random.Random(0), 0, 0, 0.0
-    with started(options.workers) as cluster, Collection(path) as here, Collection(path, cluster=cluster) as there:
+    connection.REFRESH_S = 0.2  # the next worker is killed soon after a new one has joined
+    chance, wrong, slowest, began = random.Random(0), 0, 0.0, time.perf_counter()
+    with connected(options.workers) as cluster, Collection(path) as here, Collection(path, cluster=cluster) as there:
         for number in range(options.kills):
             expected = [(found.id, found.score) for found in here.search(number, k=50)]
-            while len(cluster.workers()) < options.workers:  # dask starts a new one
-                time.sleep(0.05)
-            chance.choice(worker_processes()).kill()
-            killed += 1
+            await_workers(cluster, options.workers)
+            killer = threading.Timer(chance.uniform(0, KILL_S), chance.choice(worker_processes()).kill)
             start = time.perf_counter()
+            killer.start()
             answer = [(found.id, found.score) for found in there.search(number, k=50)]
             slowest = max(slowest, time.perf_counter() - start)
             wrong += answer != expected
+            killer.join()
+            if number % 10 == 9:
+                print(f"{number + 1} kills, {wrong} wrong, {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        await_workers(cluster, options.workers)
         faults = there.verify()
-    counts = {"searches": options.kills, "kills": killed, "wrong": wrong, "faults": len(faults)}
-    yield {"case": "kills"} | counts | {"slowest s": round(slowest, 2)}
+    counts = {"kills": options.kills, "wrong": wrong, "faults": len(faults)}
+    yield {"case": "kills"} | counts | {"slowest s": round(slowest, 2), "s": round(time.perf_counter() - began)}
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +39,7 @@ import dask
 import numpy as np
 
 from lookalike import Collection
-from lookalike.cluster import Cluster, processes, shards
+from lookalike.cluster import Cluster, shards
 from lookalike.collection.planning import measure, slowest_seconds
 from lookalike.feedback.learners import Svm
 from lookalike.feedback.round import Marks, run_round
@@ -194,24 +196,18 @@ def measure_shards(file: Path, options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def started(workers: int) -> Iterator[Cluster]:
-    """A scheduler and workers in other processes, and a connection to them."""
-    spawn = multiprocessing.get_context("spawn")
-    addresses, stop = spawn.SimpleQueue(), spawn.Event()
-    process = spawn.Process(target=_serve, args=(workers, addresses, stop))
-    process.start()
-    try:
-        with Cluster(addresses.get()) as cluster:
-            while len(cluster._readers()) < workers:
-                time.sleep(0.1)
-            yield cluster
-    finally:
-        stop.set()
-        process.join()
-
-
-def _serve(workers: int, addresses: Any, stop: Any) -> None:
-    processes.start(workers, "127.0.0.1", 0, lambda address, _: addresses.put(address), stop)
+def connected(workers: int) -> Iterator[Cluster]:
+    """A connection to a cluster in other processes, so the CPU seconds of this one are those of the head."""
+    words = ["cluster", "start", "--workers", str(workers), "--port", "0"]
+    with subprocess.Popen([sys.executable, "-m", "lookalike", *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            with Cluster(process.stdout.readline().split()[-1]) as cluster:
+                while len(cluster._readers()) < workers:
+                    time.sleep(0.1)
+                yield cluster
+        finally:
+            process.terminate()
 
 
 def open_block(file: Path, rows: int, options: argparse.Namespace) -> tuple[Flat, Block]:
@@ -242,7 +238,7 @@ def measure_fanout(file: Path, options: argparse.Namespace) -> None:
     points, planes = make_queries(block.X, options.seed)
     found: dict[str, list[tuple[int, float, float]]] = {"point": [], "plane": []}
     for workers, counts in ((2, [2]), (4, [4, 16, 64])):
-        with started(workers) as cluster:
+        with connected(workers) as cluster:
             for n in counts:
                 index = sharded(flat, block, n, cluster)
                 for kind, queries, exclude in (("point", points, None), ("plane", planes, np.arange(MARKS))):
@@ -362,7 +358,7 @@ def time_head(file: Path, options: argparse.Namespace) -> list[dict[str, float]]
 
 def measure_add(file: Path, options: argparse.Namespace) -> None:  # noqa: ARG001
     """Time the head while workers read small pictures."""
-    with tempfile.TemporaryDirectory() as temporary, started(2) as cluster:
+    with tempfile.TemporaryDirectory() as temporary, connected(2) as cluster:
         noise = np.random.default_rng(options.seed)
         for i in range(PICTURES):
             small = noise.integers(0, 256, (4, 4, 3), np.uint8)
@@ -383,7 +379,7 @@ def check_model(file: Path, options: argparse.Namespace) -> None:
         shard = shards.cut_shards([block], n)[0][0]
         add_leaves(shard)  # saves them for the other processes
         with (
-            started(n) as cluster,
+            connected(n) as cluster,
             ProcessPoolExecutor(min(n, cores), mp_context=multiprocessing.get_context("spawn")) as pool,
         ):
             index = Counted(flat, [block], cluster._calls)

@@ -15,11 +15,12 @@ from itertools import islice, product
 
 import dask
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
 from lookalike import Collection, Filter, cli
-from lookalike.cluster import Cluster, connected, connection, describing, processes, shards
+from lookalike.cluster import Cluster, connected, connection, describing, processes, run_worker, shards, started
 from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
 from lookalike.errors import ClusterError, InputError, MissingError, UnknownNameError
@@ -34,25 +35,6 @@ from waiting import until
 WORKERS = 3
 DIM = 24
 N = 3_000
-
-
-@contextmanager
-def started(workers, host="127.0.0.1"):
-    """Run a scheduler and workers in this process and its children; yield the address."""
-    found, ready, stop = [], threading.Event(), threading.Event()
-
-    def report(address, page):
-        found.append(address)
-        ready.set()
-
-    thread = threading.Thread(target=processes.start, args=(workers, host, 0, report, stop))
-    thread.start()
-    try:
-        assert ready.wait(120)
-        yield found[0]
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +183,33 @@ def test_a_killed_worker_does_not_change_an_answer(both, cluster):
     assert (there.verify(), len(session.marks)) == ([], 4)
 
 
+def kill(cluster, worker):
+    os.kill(pids(cluster)[worker], signal.SIGKILL)
+
+
+def close(cluster, worker):
+    """End a worker as if it had lost the scheduler; dask does not start it again."""
+
+    async def close_there(dask_worker):
+        await dask_worker.close()
+
+    cluster._client.run(close_there, workers=[worker], wait=False)
+
+
+@pytest.mark.parametrize("end", [kill, close])
+def test_a_worker_is_replaced_however_it_ended(cluster, monkeypatch, end):
+    monkeypatch.setattr(processes, "RETRY_S", 0.0)
+    before = set(cluster.workers())
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "0 s"}):  # as if the new worker started too late
+        end(cluster, min(before))
+        until(lambda: len(cluster._readers()) == WORKERS and before != set(cluster.workers()))
+
+
+def test_ctrl_c_does_not_interrupt_workers(cluster):
+    masks = cluster._client.run(lambda: signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    assert all(signal.SIGINT in blocked for blocked in masks.values())  # a terminal sends it to all processes
+
+
 def test_a_hung_worker_delays_one_answer_and_is_used_again_later(both, cluster, monkeypatch):
     monkeypatch.setattr(shards, "LATE_S", 0.3)
     here, there = both
@@ -226,8 +235,7 @@ def test_workers_that_join_later_get_a_shard(made, monkeypatch, tmp_path):
     joined, stop = threading.Event(), threading.Event()
     with started(1) as address, Cluster(address) as cluster, Collection(path, cluster=cluster) as there:
         expected = found(there.search(0, k=60))
-        later = (address, 1, lambda _: joined.set(), print, stop)
-        thread = threading.Thread(target=processes.run_worker, args=later)
+        thread = threading.Thread(target=run_worker, args=(address, 1, lambda _: joined.set(), stop.is_set))
         thread.start()
         try:
             assert joined.wait(120)
@@ -452,7 +460,11 @@ def command(*words):
     """Run a command of the command line in another process; yield the process."""
     script = "import sys; from lookalike.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-c", script, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield process
@@ -493,6 +505,44 @@ def test_the_command_line_starts_a_cluster_and_shows_its_state(capsys, monkeypat
     assert scheduler.returncode == 0
     assert cli.run(["cluster", "status", address]) == 2
     assert "To start a cluster, run: lookalike cluster start" in capsys.readouterr().err
+
+
+def starting(process):
+    """Wait until a worker of the process imports dask, seconds before it joins."""
+    parent = psutil.Process(process.pid)
+
+    def importing(child):
+        return "spawn_main" in " ".join(child.cmdline()) and "asyncio" in str(child.memory_maps())
+
+    until(lambda: any(map(importing, parent.children())))
+
+
+def printed(beginning):
+    return lambda process: read_line(process, beginning)
+
+
+@pytest.mark.parametrize(
+    ("verb", "moment", "send", "number"),
+    [
+        ("start", printed("Starting a scheduler"), os.killpg, signal.SIGINT),
+        ("start", starting, os.killpg, signal.SIGINT),
+        ("start", starting, os.kill, signal.SIGTERM),
+        ("start", printed("The cluster is at"), os.killpg, signal.SIGTERM),
+        ("worker", starting, os.killpg, signal.SIGTERM),
+        ("worker", printed("1 worker joined"), os.killpg, signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_a_command_and_its_workers_at_any_moment(address, verb, moment, send, number):
+    words = ["start", "--port", 0] if verb == "start" else ["worker", address]
+    with command("cluster", *words, "--workers", 1) as process:
+        moment(process)
+        children = psutil.Process(process.pid).children(recursive=True)
+        send(process.pid, number)  # Ctrl-C in a terminal and systemd signal the whole group
+        output = process.stdout.read()
+        assert process.wait() == 0
+    assert output.endswith("Stopped.\n")
+    assert "Traceback" not in output
+    until(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children))
 
 
 def test_workers_and_the_connection_survive_a_killed_scheduler(made, monkeypatch, tmp_path):

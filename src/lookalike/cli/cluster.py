@@ -1,8 +1,10 @@
 """`lookalike cluster`: run the processes of a cluster, and share a collection with them."""
 
 import os
+import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,16 +72,17 @@ def start(
       lookalike cluster start --host 0.0.0.0 --workers 0
     """
 
-    def ready(address: str, page: str | None) -> None:
+    count = _cores() if workers is None else workers
+
+    def ready(address: str, page: str) -> None:
         print_line(f"The cluster is at {address}")
         print_note(f"To use it: lookalike --cluster {address} add FOLDER")
-        if page:
-            print_note(f"dask's dashboard (needs bokeh): {page}")
-        print_note("Stop it with Ctrl-C.")
+        print_note(f"dask's dashboard (needs bokeh): {page}")
         sys.stdout.flush()
 
-    with suppress(KeyboardInterrupt):
-        clusters.start(_cores() if workers is None else workers, host, port, ready)
+    with until_signal() as stopped:
+        print_note(f"Starting a scheduler and {many(count, 'worker')}. Stop with Ctrl-C.")
+        clusters.start(count, host, port, ready, stopped)
     print_note("Stopped.")
     return 0
 
@@ -106,9 +109,9 @@ def worker(
         print_line(f"{many(count, 'worker')} joined {joined}")
         sys.stdout.flush()
 
-    print_note(f"Connecting to {address}. Stop with Ctrl-C.")
-    with suppress(KeyboardInterrupt):
-        clusters.run_worker(address, count, ready, lambda reason: print_note(f"Cannot join {address}: {reason}."))
+    with until_signal() as stopped:
+        print_note(f"Connecting to {address}. Stop with Ctrl-C.")
+        clusters.run_worker(address, count, ready, stopped)
     print_note("Stopped.")
     return 0
 
@@ -190,6 +193,24 @@ def unshare(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
     with opened(where, wait=wait, local=True) as collection, bars() as progress:
         report = collection.unshare(progress)
     return _print_report(report, json)
+
+
+@contextmanager
+def until_signal() -> Iterator[Callable[[], bool]]:
+    """A function that returns whether SIGINT or SIGTERM has arrived.
+
+    They do not raise KeyboardInterrupt meanwhile, which would interrupt imports or leave processes behind.
+    """
+    received: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _print_report(report: "ShareReport", json: bool) -> int:
