@@ -264,7 +264,7 @@ def test_unknown_words_are_shown_with_similar_words(site):
     site.allowed.append("422")  # the browser logs the rejected search
     page.locator("#search").fill("hause")
     page.keyboard.press("Enter")
-    expect(page.locator(".empty")).to_contain_text("Nothing is known about 'hause'")
+    expect(page.locator(".empty")).to_contain_text("'hause' is unknown")
     page.locator(".understood").get_by_role("link", name="house", exact=True).click()
     heading(page, "“house”")
     expect(page.locator(".grid a.pic")).to_have_count(MANY)

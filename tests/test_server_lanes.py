@@ -6,6 +6,7 @@ import threading
 import httpx
 import pytest
 
+from lookalike.collection import Results
 from lookalike.server import http_server
 from lookalike.server.lanes import Stop
 from lookalike.server.problems import RequestAbandoned, error_response
@@ -33,7 +34,7 @@ def held(monkeypatch):
             except BaseException:
                 self.stopped.set()
                 raise
-            return []
+            return Results([])
 
     return Held()
 

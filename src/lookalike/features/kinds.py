@@ -20,7 +20,7 @@ def encode_kinds(P: Vectors) -> NDArray[np.uint8]:
     """Encode the probabilities (n, classes) of pictures as rows (n, 48) uint8.
 
     >>> numbers, probabilities = decode_kinds(encode_kinds(np.eye(20, dtype=np.float32)))
-    >>> numbers[3, 0], probabilities[3, :2].tolist()
+    >>> int(numbers[3, 0]), probabilities[3, :2].tolist()
     (3, [1.0, 0.0])
     """
     best = np.argpartition(-P, KINDS, axis=1)[:, :KINDS]  # (n, 16)
