@@ -147,6 +147,7 @@ def write_corel5k(folder, words=True):
         if words:
             add(tar, "labels/training_label", "\n".join(lines).encode())
             add(tar, "labels/test_label", b"99 1\n")
+            add(tar, "labels/words", b"one two three four five")
 
 
 def test_the_command_reads_pictures_and_words_and_caches_descriptors(tmp_path, capsys, monkeypatch):

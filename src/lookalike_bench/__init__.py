@@ -27,6 +27,7 @@ Benchmarks, one file each:
 - `ncm`: metric learning for classification, new classes and retrieval
 - `openset`: rejection of pictures of other classes, and calibrated probabilities
 - `dfk`: Fisher kernels and metrics for retrieval
+- `words`: searches and sessions that start from words
 - `hyperplane`: searches for the best vectors of a hyperplane
 - `scaling`: the cost of every operation as a collection grows
 - `peers`: comparison with other libraries. `side_by_side` times both sides, `search_peers` contains indexes and

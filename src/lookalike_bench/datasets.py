@@ -150,6 +150,30 @@ def mnist(folder: str | Path, *, test: bool = False) -> LabelledVectors:
     return LabelledVectors(X, np.frombuffer(digits, np.uint8)[8:].astype(str))
 
 
+def corel5k_words(folder: str | Path) -> dict[str, list[str]]:
+    """The annotation words of each picture of corel5k, by the stem of its name."""
+    source = Path(folder) / LAYOUTS["corel5k"].archive
+    found: dict[str, list[str]] = {}
+    try:
+        with tarfile.open(source) as archive:
+            names = _read_text(archive, "labels/words").split()
+            for part in ("training", "test"):
+                for line in _read_text(archive, f"labels/{part}_label").splitlines():
+                    picture, *numbers = line.split() or [""]
+                    found[picture] = [names[int(number) - 1] for number in numbers]
+    except (OSError, LookupError, ValueError, tarfile.TarError) as error:
+        raise SourceError(
+            f"Cannot read the words of {source}: {error}. Expected labels/words, and labels/training_label and"
+            " labels/test_label with one line per picture: its number and the numbers of its words."
+        ) from None
+    return found
+
+
+def _read_text(archive: tarfile.TarFile, member: str) -> str:
+    file = archive.extractfile(member)
+    return "" if file is None else file.read().decode()
+
+
 def classes(labels: Labels) -> list[str]:
     """The distinct labels, sorted; numbers are sorted by size.
 

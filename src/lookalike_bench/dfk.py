@@ -15,7 +15,6 @@ of the network.
 """
 
 import os
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.preprocessing import MultiLabelBinarizer
 
 from lookalike.arrays import chunks, principal
 from lookalike.encode.whiten import L2, PCA
-from lookalike.errors import SourceError
 from lookalike.features.clustering import Mixture
 from lookalike.features.points import Points
 from lookalike.features.sift import OpponentSift
@@ -436,26 +435,9 @@ def describe_patches(name: str, data: Path, progress: Progress) -> PatchSets:
 
 def load_words(names: NDArray[np.str_], data: Path) -> NDArray[np.int64]:
     """The annotation words of pictures of corel5k by their names, (n, words that occur), ones and zeros."""
-    source = Path(data) / datasets.LAYOUTS["corel5k"].archive
-    found: dict[str, list[int]] = {}
-    try:
-        with tarfile.open(source) as archive:
-            for part in ("training", "test"):
-                file = archive.extractfile(f"labels/{part}_label")
-                for line in file.read().decode().splitlines() if file else ():
-                    picture, *numbers = line.split()
-                    found[picture] = [int(number) for number in numbers]
-        several = [found[PurePosixPath(name).stem] for name in names.tolist()]
-    except (OSError, KeyError, ValueError) as error:
-        raise SourceError(
-            f"Cannot read the words of {source}: {error}. Expected labels/training_label and labels/test_label, with"
-            " one line per"
-            " picture: its number and the numbers of its words."
-        ) from None
-    y = np.zeros((len(several), 1 + max(max(numbers) for numbers in several)), np.int64)
-    for row, its in enumerate(several):
-        y[row, its] = 1
-    return y[:, y.any(axis=0)]
+    words = datasets.corel5k_words(data)
+    y = MultiLabelBinarizer().fit_transform([words[PurePosixPath(name).stem] for name in names.tolist()])
+    return np.asarray(y, np.int64)
 
 
 def _make_patches(dataset: datasets.Dataset, progress: Progress) -> Arrays:

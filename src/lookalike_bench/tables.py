@@ -28,6 +28,7 @@ SMALLER_IS_BETTER = (
     "stop-85",
     "top-1 error %",
     "top-5 error %",
+    "unknown words",
     "width",
 )
 """Measures of which a smaller value is better."""
@@ -44,6 +45,7 @@ BENCHES = {
     "retrieval": "lookalike_bench.retrieval:BENCH",
     "scaling": "lookalike_bench.scaling:BENCH",
     "slem": "lookalike_bench.slem:BENCH",
+    "words": "lookalike_bench.words:BENCH",
 }
 """All benchmarks: name → `module:attribute`."""
 

@@ -10,13 +10,14 @@ reads pictures and extracts features. If any of them changes, the arrays are com
 
 import fcntl
 import hashlib
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -190,6 +191,30 @@ def cached(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) ->
         with atomic_write(file) as part, part.open("wb") as stream:
             np.savez(stream, **made)  # type: ignore[arg-type]
     return made
+
+
+@contextmanager
+def cached_collection(dataset: datasets.Dataset, recipe: str, progress: Progress = silent) -> Iterator[Collection]:
+    """A collection of a dataset's pictures, or its cached copy.
+
+    All pictures are in one folder, under the last part of their names, so that the names of folders say nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
+        place = (_CACHE.get() or Path(scratch)) / f"{dataset.name}-{_key(dataset, RECIPES[recipe])}.lookalike"
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be adding the pictures
+            if not place.exists():
+                pictures, unfinished = Path(scratch) / "pictures", place.with_suffix(".part")
+                shutil.rmtree(unfinished, ignore_errors=True)  # an earlier process was killed
+                pictures.mkdir()
+                with tarfile.open(dataset.source) as archive:
+                    for name in dataset.labels:
+                        (pictures / PurePosixPath(name).name).write_bytes(archive.extractfile(name).read())  # type: ignore[union-attr]
+                with Collection(unfinished, create=True) as collection:
+                    _fill(collection, pictures, recipe, progress)
+                unfinished.rename(place)
+        with Collection(place) as collection:
+            yield collection
 
 
 def _make(dataset: datasets.Dataset, recipe: str, scratch: Path, progress: Progress) -> Arrays:
