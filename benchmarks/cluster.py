@@ -8,7 +8,8 @@ of so few rows that only messages count. `round` is a round of feedback with 20 
 (by default synthetic ones) in one process, which uses all cores, and with 1, 2, 4 and more workers; `ratio` is the
 throughput relative to one process. A worker reads pictures in a second process, so it uses up to two cores. `kills`
 kills a random worker during each search and counts the answers that differ from those of one process. It reports its
-progress on stderr, and fails if a worker is not replaced within two minutes.
+progress on stderr, and fails if a worker is not replaced within two minutes. `classes` predicts the classes of all rows
+in this process, as on a cluster.
 """
 
 import argparse
@@ -56,8 +57,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="Print one JSON object per line.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        cases = {"overhead": overhead, "add": add, "kills": kills, "classes": classes}
         for case in options.cases.split(","):
-            for row in {"overhead": overhead, "add": add, "kills": kills}[case](options, Path(folder)):
+            for row in cases[case](options, Path(folder)):
                 print(json.dumps(row) if options.json else "  ".join(f"{name} {value}" for name, value in row.items()))
 
 
@@ -183,6 +185,20 @@ def kills(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
         faults = there.verify()
     counts = {"kills": options.kills, "wrong": wrong, "faults": len(faults)}
     yield {"case": "kills"} | counts | {"slowest s": round(slowest, 2), "s": round(time.perf_counter() - began)}
+
+
+def classes(options: Any, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the number of rows per second, and per second of CPU time, whose classes are predicted."""
+    path, count, examples = folder / "classes", 50, 40
+    make_collection(path, options.rows, options.dim)
+    with Collection(path) as collection:
+        for number in range(count):
+            collection.classes.add(f"class {number}", list(range(number * examples, (number + 1) * examples)))
+        collection.classes.predict()  # fits the model
+        start, used = time.perf_counter(), time.process_time()
+        collection.classes.predict()
+        rates = options.rows / (time.perf_counter() - start), options.rows / (time.process_time() - used)
+    yield {"case": "classes", "rows": options.rows, "rows/s": round(rates[0]), "rows/CPU s": round(rates[1])}
 
 
 if __name__ == "__main__":

@@ -21,15 +21,18 @@ from PIL import Image
 
 from lookalike import Collection, Filter, cli
 from lookalike.cluster import Cluster, connected, connection, describing, processes, run_worker, shards, started
+from lookalike.collection import neighbours as collection_neighbours
 from lookalike.collection import resolve
 from lookalike.collection.chain import Prepare
+from lookalike.collection.neighbours import load_graph
 from lookalike.errors import ClusterError, InputError, MissingError, UnknownNameError
 from lookalike.images import sources
 from lookalike.images.sources import Entry, walk
 from lookalike.images.workers import Read, Skip
-from lookalike.index import HyperplaneQuery, PointQuery
+from lookalike.index import HyperplaneQuery, PointQuery, neighbours
 from lookalike.registry import create
 from lookalike.store.items import Item
+from lookalike.store.segments import StoredRows
 from waiting import until
 
 WORKERS = 3
@@ -167,6 +170,91 @@ def test_verify_finds_damage_on_the_workers(both):
     file.write_bytes(data)
     (fault,) = there.verify()
     assert f"{file} does not match its digest" in fault
+
+
+@pytest.fixture
+def graphs(made, cluster, tmp_path, monkeypatch):
+    """Two copies of a collection with a space to smooth: one on one machine, one on the cluster, with small tasks."""
+    monkeypatch.setattr(neighbours, "TASK_ROWS", 200)
+    monkeypatch.setattr(collection_neighbours, "AVERAGED_BYTES", 2**16)
+    with (
+        Collection(shutil.copytree(made, tmp_path / "here")) as here,
+        Collection(shutil.copytree(made, tmp_path / "there"), cluster=cluster) as there,
+    ):
+        for collection in (here, there):
+            with collection._store.writer():
+                collection._spaces.create(["soft = color() | l2() | smooth(k=3)"])
+        yield here, there
+
+
+def check_same_graph(here, there):
+    one, other = (load_graph(collection.space("soft")) for collection in (here, there))
+    assert one.is_exact == other.is_exact
+    assert (one.ids.tolist(), one.is_complete, other.is_complete) == (other.ids.tolist(), True, True)
+    np.testing.assert_allclose(other.distances, one.distances, atol=1e-5)
+    assert (one.places == other.places).mean() > 0.999  # rounding can exchange neighbours at equal distances
+    np.testing.assert_allclose(there.vectors("soft")[1], here.vectors("soft")[1], atol=1e-5)
+    assert there.verify() == []
+
+
+def test_the_neighbour_graph_and_smoothed_rows_are_computed_on_the_workers(graphs, monkeypatch):
+    here, there = graphs
+    here.fit("soft")
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredRows, "__call__", None)  # no row is read here
+        there.fit("soft")
+    check_same_graph(here, there)
+    for collection in (here, there):
+        put(collection, np.arange(N, N + 300))
+        collection.compact()
+        collection.remove(*range(200, 1_000, 3))
+    check_same_graph(here, there)
+
+
+def test_a_graph_with_cells_is_the_same_on_the_workers(graphs, monkeypatch):
+    monkeypatch.setattr(neighbours, "EXACT_MAX", 500)
+    monkeypatch.setattr(neighbours, "CELL_ROWS", 100)
+    monkeypatch.setattr(neighbours, "PROBES", 8)
+    here, there = graphs
+    here.fit("soft")
+    there.fit("soft")
+    check_same_graph(here, there)
+    recalls = [collection.space("soft").neighbour_recall for collection in graphs]
+    assert recalls[0] == pytest.approx(recalls[1], abs=0.01)
+
+
+def test_workers_killed_while_they_find_neighbours_do_not_change_the_graph(graphs, cluster):
+    here, there = graphs
+    here.fit("soft")
+    killed = []
+
+    def kill_once(stage, done, total):
+        if stage == "finding neighbours" and done and not killed:
+            killed.extend(list(pids(cluster).values())[:2])
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    there.fit("soft", progress=kill_once)
+    assert killed
+    check_same_graph(here, there)
+    until(lambda: len(cluster._readers()) == WORKERS)
+
+
+def test_neighbours_are_found_here_with_a_warning_if_workers_do_not_see_the_vectors(graphs, caplog, monkeypatch):
+    here, there = graphs
+    reduce = StoredRows.__reduce__
+
+    def hide(rows):
+        function, (segments,) = reduce(rows)
+        return function, (tuple(("/nowhere.npy", *rest) for _, *rest in segments),)
+
+    monkeypatch.setattr(StoredRows, "__reduce__", hide)
+    here.fit("soft")
+    there.fit("soft")
+    check_same_graph(here, there)
+    (warning,) = {record.message for record in caplog.records if "so this process runs it" in record.message}
+    assert "/nowhere" in warning
+    assert "lookalike cluster share DIR" in warning
 
 
 def test_a_killed_worker_does_not_change_an_answer(both, cluster):

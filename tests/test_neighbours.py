@@ -68,47 +68,121 @@ def test_equal_rows_are_neighbours_but_never_of_themselves():
     assert np.all(graph.distances == 0)
 
 
-def test_a_large_graph_is_approximate_and_measures_its_recall(monkeypatch):
-    monkeypatch.setattr(neighbours, "EXACT_MAX", 500)
-    monkeypatch.setattr(neighbours, "CELL_ROWS", 100)
-    monkeypatch.setattr(neighbours, "PROBES", 3)
+@pytest.fixture
+def small_cells(monkeypatch):
+    """Divide small graphs into cells."""
+    monkeypatch.setattr(neighbours, "EXACT_MAX", 100)
+    monkeypatch.setattr(neighbours, "CELL_ROWS", 50)
+    monkeypatch.setattr(neighbours, "PROBES", 6)
+
+
+def clusters(n):
     random = np.random.default_rng(0)
     centres = random.normal(size=(40, 8))
-    X = (centres[random.integers(0, 40, 1_500)] + 0.3 * random.normal(size=(1_500, 8))).astype(np.float32)
-    graph = NeighbourGraph()
-    graph.update(np.arange(1_000), lambda ids: X[ids])
+    return (centres[random.integers(0, 40, n)] + random.normal(size=(n, 8))).astype(np.float32)
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_a_large_graph_is_approximate_and_measures_its_recall():
+    X, graph, steps = clusters(2_500), NeighbourGraph(), []
+    graph.update(np.arange(1_000), lambda ids: X[ids], progress=lambda *step: steps.append(step))
     assert not graph.is_exact
+    assert steps == sorted(steps)
+    assert (steps[0], steps[-1]) == (("dividing rows into cells", 0, 1_000), ("finding neighbours", 1_000, 1_000))
     true, _ = nearest(X[:1_000], NEIGHBOURS)
     found = np.mean([np.isin(mine, own).mean() for mine, own in zip(graph.places, true, strict=True)])
-    assert 0.7 < found < 1
+    assert 0.85 < found < 1
     assert abs(graph.recall(lambda ids: X[ids]) - found) < 0.1
-    graph.update(np.arange(1_020), lambda ids: X[ids])  # compares a few new rows with all rows
-    true, _ = nearest(X[:1_020], NEIGHBOURS)
-    assert all(np.isin(graph.places[row], true[row]).all() for row in range(1_000, 1_020))
-    graph.update(np.arange(1_500), lambda ids: X[ids])  # with new cells, because the old ones are too large
-    assert graph.is_complete
-    assert graph.recall(lambda ids: X[ids]) > 0.7
+    for n in (1_020, 2_500):  # first with the same cells, then with new ones, because the old ones are too large
+        graph.update(np.arange(n), lambda ids: X[ids])
+        assert graph.is_complete
+        assert graph.recall(lambda ids: X[ids]) > 0.75
 
 
-def test_an_interrupted_update_continues_from_its_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
+@pytest.mark.usefixtures("small_cells")
+def test_adding_to_a_large_graph_reads_only_the_rows_around_the_new_ones():
+    X, graph, read = clusters(2_020), NeighbourGraph(), set()
+    graph.update(np.arange(2_000), lambda ids: X[ids])
+    graph.changed[:] = False
+
+    def rows(ids):
+        read.update(ids.tolist())
+        return X[ids]
+
+    graph.update(np.arange(2_001), rows)
+    assert NEIGHBOURS < len(read) < 1_000
+    lists = (graph.places == 2_000).any(axis=1)
+    assert np.flatnonzero(graph.changed).tolist() == [*np.flatnonzero(lists), 2_000]
+    graph.update(np.arange(2_020), rows)
+    true, _ = nearest(X, NEIGHBOURS)
+    rows, columns = np.nonzero(true >= 2_000)  # new rows in lists of old ones, and of new ones
+    assert np.mean([np.isin(true[pair], graph.places[pair[0]]) for pair in zip(rows, columns, strict=True)]) > 0.75
+
+
+def read_ahead(function, values):
+    """Like `map`, but first read all values, as a cluster with many workers does."""
+    return [function(value) for value in list(values)]
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_tasks_that_run_elsewhere_give_the_same_graph(cells, request, monkeypatch):
+    if cells:
+        request.getfixturevalue("small_cells")
+    monkeypatch.setattr(neighbours, "TASK_ROWS", 40)
+    X = clusters(1_300)
+    keys = np.random.default_rng(0).permutation(1_300)
+    here, there = NeighbourGraph(), NeighbourGraph()
+    for ids in (np.arange(1_000), np.arange(0, 1_300, 2), np.arange(100, 1_300)):
+        here.update(ids, lambda ids: X[ids])
+        there.update(ids, lambda found: X[np.argsort(keys)[found]], keys=keys[ids], run=read_ahead)
+        assert (here.is_exact, there.is_exact) == (not cells, not cells)
+        assert here.places.tolist() == there.places.tolist()
+        np.testing.assert_allclose(there.distances, here.distances, rtol=1e-4, atol=1e-5)
+        assert there.recall(lambda found: X[np.argsort(keys)[found]], keys=keys[ids], run=read_ahead) == here.recall(
+            lambda ids: X[ids]
+        )
+
+
+@pytest.mark.parametrize("known", [0, 120])
+def test_an_interrupted_update_continues_from_its_checkpoint(known, tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbours, "TASK_ROWS", 16)
     monkeypatch.setattr(neighbours, "CHECKPOINT_S", -1)
-    X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
-    graph, file, searched = NeighbourGraph(), tmp_path / "graph", []
+    monkeypatch.setattr(neighbours, "CHECKPOINT_SHARE", np.inf)
+    X = np.random.default_rng(0).normal(size=(220, 4)).astype(np.float32)
+    graph, file, saved = NeighbourGraph(), tmp_path / "graph", []
+    graph.update(np.arange(known), lambda ids: X[ids])
 
     def save():
         graph.save(file)
-        if len(searched) == 3:
+        if len(saved) == 2:
             raise KeyboardInterrupt
-        searched.append(1)
+        saved.append(1)
 
     with pytest.raises(KeyboardInterrupt):
-        graph.update(np.arange(200), lambda ids: X[ids], checkpoint=save)
+        graph.update(np.arange(200), lambda ids: X[ids], checkpoint=save, run=read_ahead)
     again, steps = NeighbourGraph.load(file), []
     assert not again.is_complete
-    again.update(np.arange(200), lambda ids: X[ids], progress=lambda _, done, total: steps.append((done, total)))
-    assert steps[0] == (0, 200 - 4 * 32)
+    again.update(np.arange(220), lambda ids: X[ids], progress=lambda _, done, total: steps.append((done, total)))
+    assert steps[0] == (0, 220 - known - 3 * 16)
     check_graph(again, X)
+
+
+def test_an_update_that_is_interrupted_before_its_first_checkpoint_can_be_repeated(monkeypatch):
+    monkeypatch.setattr(neighbours, "TASK_ROWS", 16)
+    X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    graph, steps = NeighbourGraph(), []
+    graph.update(np.arange(120), lambda ids: X[ids])
+
+    def interrupt(stage, done, total):
+        steps.append(done)
+        if len(steps) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        graph.update(np.arange(200), lambda ids: X[ids], progress=interrupt)
+    graph.update(np.arange(200), lambda ids: X[ids])
+    check_graph(graph, X)
+    assert np.isfinite(graph.distances).all()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "other"])

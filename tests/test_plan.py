@@ -12,6 +12,7 @@ from lookalike.collection.planning import (
     Machine,
     Workload,
     collection_workload,
+    graph_seconds,
     plan,
     plan_cluster,
     recipe_workload,
@@ -285,6 +286,15 @@ def test_the_slowest_of_more_shards_takes_longer_and_shards_on_one_core_add_up()
     assert slowest == sorted(slowest)
     assert slowest[-1] == pytest.approx(samples.max(), rel=0.01)
     assert slowest_seconds(samples, 40, 2) == pytest.approx(20 * samples.mean(), rel=0.1)
+
+
+def test_workers_find_the_neighbours_and_the_head_trains_cells_and_writes_rows():
+    alone = graph_seconds(100_000_000, 256, planning.REFERENCE_MACHINE)
+    spread = [graph_seconds(100_000_000, 256, planning.REFERENCE_MACHINE, workers) for workers in (1, 80, 10**4, 10**5)]
+    assert alone < spread[0] < 1.1 * alone
+    assert spread[1] < alone / 40
+    assert spread[2] == spread[3] > 600
+    assert graph_seconds(100_000, 256, planning.REFERENCE_MACHINE, 10) < 60
 
 
 def test_a_cluster_scans_small_shards_and_uses_leaves_in_large_ones():

@@ -1,6 +1,7 @@
 """The vector store: spaces, immutable segments, dead rows, merging and verification."""
 
 import mmap
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -174,6 +175,20 @@ def test_items_without_a_live_row_are_missing(store: Store, vectors: VectorStore
         store.items.add([Item(9, [], 1, 1, 1, "png", 0.0, None)])
         vectors.remove([1])
     assert vectors.missing("deep").tolist() == [1, 9]
+
+
+def test_stored_rows_can_be_read_by_number_even_in_another_process(store: Store, vectors: VectorStore) -> None:
+    add(store, 5, 1, 9)
+    add(store, 2, 7, dtype=np.float16)
+    add(store, 3)
+    remove(store, 5, 3)
+    ids, numbers, rows = vectors.stored_rows("deep")
+    assert ids.tolist() == [1, 2, 7, 9]
+    pickled = pickle.dumps(rows)
+    assert len(pickled) < 1_000  # names of files
+    for readable in (rows, pickle.loads(pickled)):
+        for order in ([0, 1, 2, 3], [3, 0, 3, 2], [1], []):
+            assert readable(numbers[order]).tolist() == rows_for(ids[order]).tolist()
 
 
 def test_unchanged_blocks_are_the_same_objects(store: Store, vectors: VectorStore) -> None:

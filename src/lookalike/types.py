@@ -36,6 +36,9 @@ Prepared: TypeAlias = Any
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """`progress(stage, done, total)` is called often, so it must be fast. `total` is None while it is unknown."""
 
+Run: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""A function like `map`; it can call the given function in other processes."""
+
 
 class OneOf:
     """Annotation of a text option of a component: one of these words.

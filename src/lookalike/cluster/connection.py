@@ -1,5 +1,7 @@
 """`Cluster`: the connection of a collection to a dask scheduler; implements `Executor`."""
 
+import logging
+import pickle
 import queue
 import socket
 import threading
@@ -8,10 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
+import cloudpickle
 from distributed import Client, Future, Security
 from distributed.scheduler import KilledWorker
 
@@ -36,7 +40,12 @@ REFRESH_S = 2.0
 ACTOR_S = 2.0
 """Seconds to wait for new workers to start the actor that answers searches; later ones are used by a later search."""
 
+SENT_BYTES, LOADED = 2**20, 2
+"""Maximum size of a function that is sent with every task, and the number of functions that a worker keeps."""
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+log = logging.getLogger("lookalike.cluster")
 
 
 class Cluster:
@@ -67,6 +76,7 @@ class Cluster:
         self._actors: dict[str, Any] = {}  # by address of the worker; a `Future` until it has started
         self._lost: set[str] = set()  # workers that could not be reached, until the next refresh
         self._refreshed_at = -REFRESH_S
+        self._reported: set[str] = set()  # errors of tasks
         self._calls = ShardCalls(self._readers, self._run, self._lose)
         if not self.workers():
             with suppress(TimeoutError):
@@ -107,19 +117,27 @@ class Cluster:
 
         It runs here if the workers are lost, or if a worker raises an error that is not a `LookalikeError`.
         """
-        remaining = iter(values)
+        pickled, remaining = self._send(function), iter(values)
         ahead: deque[tuple[T, Future | None]] = deque()
         while True:
             free = AHEAD * max(1, len(self.workers())) - len(ahead)
-            ahead += [(value, self._try_submit(function, value)) for value in islice(remaining, max(0, free))]
+            ahead += [(value, self._try_submit(call, pickled, value)) for value in islice(remaining, max(0, free))]
             if not ahead:
                 return
             value, task = ahead.popleft()
             yield task.result() if task is not None and self._has_result(task) else function(value)
 
-    def _try_submit(self, function: Callable[..., Any], value: Any) -> Future | None:
+    def _send(self, function: Callable[[T], Result]) -> bytes | Future:
+        """Pickle a function; send a large one to the workers once, not with every task."""
+        pickled = cloudpickle.dumps(function)  # as dask does: functions of scripts and notebooks work, too
+        if len(pickled) > SENT_BYTES:
+            with suppress(OSError, RuntimeError, TimeoutError):
+                return self._client.scatter(pickled, broadcast=True, hash=False)
+        return pickled
+
+    def _try_submit(self, function: Callable[..., Any], *arguments: Any) -> Future | None:
         try:
-            return self._submit(function, value)
+            return self._submit(function, *arguments)
         except ClusterError:
             return None
 
@@ -130,7 +148,16 @@ class Cluster:
                 return False
             with suppress(TimeoutError, CancelledError):
                 task.exception(timeout=REFRESH_S)
-        return task.status == "finished" or (task.status == "error" and isinstance(task.exception(), LookalikeError))
+        error = task.exception() if task.status == "error" else None
+        if error is not None and not isinstance(error, LookalikeError) and str(error) not in self._reported:
+            self._reported.add(str(error))
+            log.warning(
+                "A worker cannot run a task, so this process runs it, which is slower: %s. Workers must see the files"
+                " of the collection at the same path. To move them to a shared file system: lookalike cluster share"
+                " DIR",
+                error,
+            )
+        return task.status == "finished" or isinstance(error, LookalikeError)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
         """Submit a task; raise ClusterError if there is no connection."""
@@ -165,8 +192,9 @@ class Cluster:
             if self._client.status != "running":
                 return  # the workers can still be reached directly
             try:
-                present = self._client.scheduler_info()["workers"]
-            except OSError:
+                # `scheduler_info` can return an answer to dask's own regular request, which lists no workers.
+                present = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
+            except (OSError, RuntimeError):
                 return
             kept = present.keys() - self._lost
             actors = {worker: actor for worker, actor in self._actors.items() if worker in kept}
@@ -216,6 +244,17 @@ class Cluster:
                 with self._lock:
                     self._client, self._actors, self._refreshed_at = client, {}, -REFRESH_S
                 return
+
+
+def call(function: bytes, value: Any) -> Any:
+    """Call a pickled function; runs on a worker. Otherwise the scheduler would open the files of the function, too."""
+    return _load(function)(value)
+
+
+@lru_cache(maxsize=LOADED)
+def _load(function: bytes) -> Callable[[Any], Any]:
+    loaded: Callable[[Any], Any] = pickle.loads(function)  # noqa: S301 — dask's own messages are pickled, too
+    return loaded
 
 
 def connect(address: str, security: Security | None) -> Client:

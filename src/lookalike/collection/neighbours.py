@@ -2,14 +2,17 @@
 
 A space whose chain ends in `smooth` stores two sets of rows: its own, which feedback and classes use, and the smoothed
 ones, which answer searches. Adding or removing pictures changes the neighbours of a few others;
-`update_smoothed` rewrites only their smoothed rows. Functions that write need the writer lock.
+`update_smoothed` rewrites only their smoothed rows. The executor of the space compares and averages rows; this process
+divides them into cells and writes. Functions that write need the writer lock.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.collection.indexes import NEIGHBOURS_SUFFIX
@@ -17,6 +20,7 @@ from lookalike.collection.space import Space
 from lookalike.errors import DamagedError
 from lookalike.index.neighbours import NeighbourGraph
 from lookalike.registry import create
+from lookalike.store.segments import StoredRows
 from lookalike.store.vectors import Pending
 from lookalike.types import Ids, Progress, Vectors
 
@@ -57,18 +61,20 @@ def _update(space: Space, progress: Progress) -> None:
     if same and graph.is_complete and not graph.changed.any():
         return
     vectors.quarantine_damaged(space.name, progress=progress)
-    ids, rows = space.row_ids(), space.rows.vectors
+    ids, numbers, rows = space.stored_rows()
+    run = space.executor.map
 
     def save() -> None:
         file = _write(space, graph)
         with space.store.transaction():
             vectors.structures.set(space.name, "neighbours", file)
 
-    graph.update(ids, rows, least=step.k, progress=progress, checkpoint=save)
-    recall = None if graph.is_exact else graph.recall(rows)
-    stale = graph.ids[graph.changed | ~np.isin(graph.ids, stored, assume_unique=True)]
+    graph.update(ids, rows, keys=numbers, least=step.k, progress=progress, checkpoint=save, run=run)
+    recall = None if graph.is_exact else graph.recall(rows, keys=numbers, run=run)
+    stale = np.flatnonzero(graph.changed | ~np.isin(ids, stored, assume_unique=True))
     replaces_all = 2 * len(stale) > len(ids)
-    pendings = list(_average(space, step, graph, ids if replaces_all else stale, progress))
+    places = np.arange(len(ids)) if replaces_all else stale
+    pendings = list(_write_averages(space, graph, numbers, rows, places, progress))
     graph.changed[:] = False
     file = _write(space, graph)
     with space.store.transaction():
@@ -87,20 +93,33 @@ def _write(space: Space, graph: NeighbourGraph) -> str:
     return space.store.vectors.put_in_place(target)
 
 
-def _average(space: Space, step: "Smooth", graph: NeighbourGraph, ids: Ids, progress: Progress) -> Iterator[Pending]:
-    """Write segments with the smoothed rows of these ids, ascending."""
-    rows = space.rows.vectors
+def _write_averages(
+    space: Space, graph: NeighbourGraph, numbers: NDArray[Any], rows: StoredRows, places: Ids, progress: Progress
+) -> Iterator[Pending]:
+    """Write segments with the smoothed rows at these places of the graph, ascending."""
+    step: Smooth = create("transform", space.specs[-1])
+    row_bytes = 4 * (step.k + 2) * rows.dim
+    parts = [places[part] for part in chunks(len(places), row_bytes, AVERAGED_BYTES)]
+    near = graph.places[:, : step.k]  # (n, k)
+    tasks = ((numbers[part], np.where(near[part] >= 0, numbers[near[part]], -1)) for part in parts)
+    averages = space.executor.map(partial(average, step, rows), tasks)
     done = 0
-    for segment in chunks(len(ids), 1, SEGMENT_ROWS):
-        parts: list[Vectors] = []
-        for part in chunks(segment.stop - segment.start, 4 * (step.k + 2) * (space.rows.dim or 1), AVERAGED_BYTES):
-            progress(f"smoothing {space.name}", done, len(ids))
-            some = ids[segment][part]
-            places = graph.places[np.searchsorted(graph.ids, some), : step.k]  # (m, k)
-            near, inverse = np.unique(places[places >= 0], return_inverse=True)
-            neighbours = np.zeros((*places.shape, space.rows.dim or 1), np.float32)  # (m, k, d)
-            neighbours[places >= 0] = rows(graph.ids[near])[inverse]
-            parts.append(step.average(rows(some), neighbours))
-            done += len(some)
-        yield space.store.vectors.write(space.smoothed_name, ids[segment], np.concatenate(parts))
-    progress(f"smoothing {space.name}", len(ids), len(ids))
+    for segment in chunks(len(parts), 1, max(1, SEGMENT_ROWS * row_bytes // AVERAGED_BYTES)):
+        found: list[Vectors] = []
+        for part in parts[segment]:
+            progress(f"smoothing {space.name}", done, len(places))
+            found.append(next(averages))
+            done += len(part)
+        ids = graph.ids[np.concatenate(parts[segment])]
+        yield space.store.vectors.write(space.smoothed_name, ids, np.concatenate(found))
+    progress(f"smoothing {space.name}", len(places), len(places))
+
+
+def average(step: "Smooth", rows: StoredRows, numbers: tuple[NDArray[Any], NDArray[Any]]) -> Vectors:
+    """Average rows with their neighbours, given by numbers (m,) and (m, k), where -1 is none; can run on a worker."""
+    own, near = numbers
+    listed = near >= 0
+    unique, inverse = np.unique(near[listed], return_inverse=True)
+    neighbours = np.zeros((*near.shape, rows.dim), np.float32)  # (m, k, d)
+    neighbours[listed] = rows(unique)[inverse]
+    return step.average(rows(own), neighbours)

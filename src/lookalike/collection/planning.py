@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import Any, Literal, TypeVar
 
 import cv2
@@ -29,7 +29,16 @@ from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.workers import count_cores
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
-from lookalike.index.neighbours import CELL_ROWS, EXACT_MAX, GRAPH_BYTES, PROBES
+from lookalike.index.neighbours import (
+    CELL_ROWS,
+    EXACT_MAX,
+    GRAPH_BYTES,
+    ITERATIONS,
+    MAX_CELLS,
+    PROBES,
+    TASK_ROWS,
+    TRAINING_ROWS,
+)
 from lookalike.recipes import RECIPES
 from lookalike.registry import create
 from lookalike.text import human_bytes, human_seconds
@@ -111,9 +120,14 @@ def _cells(n: float) -> float:
     return min(n / 500, 4_096)
 
 
-def _compared(n: float) -> float:
-    """Number of rows that each row is compared with to find its neighbours, including the centres of cells."""
-    return n if n <= EXACT_MAX else PROBES * CELL_ROWS + 1.64 * n / CELL_ROWS
+def _graph_cells(n: float) -> float:
+    """Number of cells of `NeighbourGraph`."""
+    return 0 if n <= EXACT_MAX else min(n / CELL_ROWS, MAX_CELLS)
+
+
+def _around(n: float) -> float:
+    """Number of rows that each row is compared with to find its neighbours: those in 1.4 times PROBES cells."""
+    return n if n <= EXACT_MAX else 1.4 * PROBES * n / _graph_cells(n)
 
 
 CURVES: dict[str, CostCurve] = {
@@ -137,8 +151,14 @@ CURVES: dict[str, CostCurve] = {
     "build-ivfpq": CostCurve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
     # every row against the centres of cells, training rows 10 times; then cells are split into leaves
     "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 800 * n), 5.3),
-    # every row against all rows, or those of the nearest cells
-    "build-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _compared(n), 1.1),
+    # every row against all rows, or those of the cells around its own
+    "build-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _around(n), 1.4),
+    # every row against the centres of cells
+    "assign-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _graph_cells(n), 1.1),
+    # training rows against the centres of cells, in every iteration
+    "train-neighbours": CostCurve(
+        "product", lambda n, d: 2 * d * TRAINING_ROWS * ITERATIONS * _graph_cells(n) ** 2, 1.1
+    ),
     # 256 principal components; other work per row costs as much as 180 more (see `pca_seconds`)
     "encode-pca": CostCurve("product", lambda n, d: 2 * d * (256 + PCA_EXTRA_COLUMNS) * n, 0.8),
     # 64 bits, and the work after the product
@@ -199,6 +219,11 @@ ROUND_SEARCHES = 3
 """Searches of a feedback round: for the ranking, the estimate and the questions."""
 HEAD_PICTURE_S = 1.7e-4
 """CPU seconds of the head per added picture: listing, messages, catalogue and segments."""
+HEAD_TASK_S = 1e-2
+"""CPU seconds of the head per task of the neighbour graph: messages, and inserting the found rows into lists."""
+HEAD_SMOOTHED_S = 5e-9
+"""CPU seconds of the head per byte of smoothed rows, to receive and write them. Workers take as long to average them,
+which is negligible for each of them."""
 NETWORK = 1.25e9
 """Bytes per second that the head can send: 10 Gbit/s, assumed."""
 WORKER_CORES = 8
@@ -208,6 +233,20 @@ WORKER_CORES = 8
 def pca_seconds(n: float, d: float, columns: float, machine: Machine) -> float:
     """Predict the seconds to project n rows of d dimensions to this number of columns."""
     return CURVES["encode-pca"].seconds(n * (columns + PCA_EXTRA_COLUMNS) / (256 + PCA_EXTRA_COLUMNS), d, machine)
+
+
+def graph_seconds(n: float, d: float, machine: Machine, workers: int = 0) -> float:
+    """Predict the seconds to smooth n rows of d dimensions, mostly to find their neighbours; 0 workers: no cluster."""
+    train_s, assign_s, build_s = (
+        CURVES[f"{work}-neighbours"].seconds(n, d, machine) for work in ("train", "assign", "build")
+    )
+    if not workers:
+        return train_s + assign_s + build_s
+    slower = REFERENCE_MACHINE.product / machine.product
+    cells = max(1, _graph_cells(n))
+    tasks = cells * ceil(n / cells / TASK_ROWS) * ceil(_around(n) / EXACT_MAX)
+    tasks_s = max((assign_s + build_s) / workers, tasks * HEAD_TASK_S * slower)
+    return train_s + tasks_s + n * 4 * d * HEAD_SMOOTHED_S * slower
 
 
 def leaves_bytes(d: float) -> float:
@@ -431,7 +470,7 @@ def _cluster_ways(workload: Workload, machines: int, cores: int, machine: Machin
     rows = -(-n // workers)
     slower = REFERENCE_MACHINE.product / machine.product
     no_leaves = 0.0  # the head stores none, because the workers build their own
-    here = {way.name: way for way in _ways(replace(workload, feature_s=0.0), no_leaves, machine)}
+    here = {way.name: way for way in _ways(replace(workload, feature_s=0.0), no_leaves, machine, workers)}
     smooth = bool(workload.chain) and is_smooth(workload.chain[-1])
     for name, way in here.items():
         if name in ANN_BYTES:
@@ -453,7 +492,7 @@ def _cluster_ways(workload: Workload, machines: int, cores: int, machine: Machin
         fanout_s = FANOUT_S + workers * FANOUT_EACH_S
         mask_s = n * (HEAD_MASK_S + 1 / 8 / NETWORK)
         memory = cores * PROCESS_BYTES + (way.memory - PROCESS_BYTES) / machines
-        after_s = (way.add_s or 0.0) - n * PICTURE_S * slower  # such as the neighbour graph, on the head
+        after_s = (way.add_s or 0.0) - n * PICTURE_S * slower  # mostly the neighbour graph
         describe_s = None if workload.feature_s is None else n * (workload.feature_s + PICTURE_S * slower)
         add_s = None if describe_s is None else max(describe_s / workers, n * HEAD_PICTURE_S * slower) + after_s
         yield ClusterWay(
@@ -495,8 +534,8 @@ def _cluster_notes(ways: Sequence[ClusterWay], chosen: ClusterWay | None, worker
             )
 
 
-def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
-    """Yield all search methods, in order of preference."""
+def _ways(workload: Workload, ram: float, machine: Machine, workers: int = 0) -> Iterator[Way]:
+    """Yield all search methods, in order of preference; the workers of a cluster find neighbours."""
     n, d, D = workload.items, workload.dim, workload.feature_dim
     searches_feature = len(workload.chain) < 2 and d == D  # the feature's own vectors are searched
     feature_bytes = 0 if searches_feature else 2 * D + 8
@@ -504,8 +543,8 @@ def _ways(workload: Workload, ram: float, machine: Machine) -> Iterator[Way]:
     smooth_bytes = smooth_memory = 0.0
     if workload.chain and is_smooth(workload.chain[-1]):
         smooth_bytes = 4 * d + 8 + GRAPH_BYTES  # the smoothed rows and the neighbour graph
-        smooth_memory = 2 * n * GRAPH_BYTES + min(n, EXACT_MAX) * 4 * d
-        encode_s += CURVES["build-neighbours"].seconds(n, d, machine)
+        smooth_memory = 2 * n * GRAPH_BYTES + max(min(n, EXACT_MAX), TRAINING_ROWS * _graph_cells(n)) * 4 * d
+        encode_s += graph_seconds(n, d, machine, workers)
     for kind in INDEX_RANGES:
         structure_bytes = ANN_BYTES[kind](d) if kind in ANN_BYTES else 0.0
         build_s = CURVES[f"build-{kind}"].seconds(n, d, machine) if structure_bytes else 0.0

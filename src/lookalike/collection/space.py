@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookalike.codes.bits import check_bits
 from lookalike.collection.chain import Chain, Labelled, fit, takes_text
@@ -40,6 +41,7 @@ from lookalike.index.flat import Flat
 from lookalike.registry import Spec, create, parse
 from lookalike.store import models
 from lookalike.store.directory import Store
+from lookalike.store.segments import StoredRows
 from lookalike.store.vectors import StoredSpace as StoredSpace
 from lookalike.types import Box, Feature, Ids, Pixels, Progress, Query, Vectors
 
@@ -199,6 +201,10 @@ class Space:
     def row_ids(self) -> Ids:
         """The ids of `rows`, ascending, without opening an index."""
         return self.store.vectors.live_ids(self._rows_name)
+
+    def stored_rows(self) -> tuple[Ids, NDArray[Any], StoredRows]:
+        """The ids of `rows`, ascending, the number of each row, and the rows by number, for other processes, too."""
+        return self.store.vectors.stored_rows(self._rows_name)
 
     def searched_rows(self) -> tuple[Ids, Vectors]:
         """Ids (n,) and rows of `index` in memory: vectors (n, d), or codes (n, bits / 8)."""

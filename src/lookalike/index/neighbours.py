@@ -2,13 +2,18 @@
 
 The neighbours of a small collection are exact. A large one is divided into cells by k-means, and a row is compared with
 the rows of the cells around its own; `recall` measures the share of the true neighbours that this finds.
+
+The work consists of independent tasks: find the nearest of some rows for each of some others (`find_nearest`). A
+function like `map` can run them on many machines.
 """
 
 import time
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,34 +21,42 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks
 from lookalike.errors import DamagedError, StoreError
 from lookalike.limits import NEIGHBOURS
-from lookalike.types import Ids, Progress, Vectors, silent
+from lookalike.types import Ids, Progress, Run, Vectors, silent
 
 GRAPH_BYTES = 8 * NEIGHBOURS + 14
 """Bytes per row of a graph, in memory while it is updated and on disk: places and distances; id, cell and two flags."""
 
 EXACT_MAX = 200_000
-"""Maximum number of rows for exact neighbours."""
+"""Maximum number of rows for exact neighbours; also of the rows that a task reads to compare others with."""
 
-CELL_ROWS, PROBES = 1_000, 32
-"""Rows per cell of a large collection, and the number of cells that a row is compared with, including its own."""
+TASK_ROWS = 8_192
+"""Maximum number of rows whose neighbours a task finds."""
 
-FEW_PER_CELL = 4
-"""If no more rows per cell than this are searched for, they are compared with all rows."""
+BLOCK_ROWS = 4_096
+"""Rows that are compared at a time. With faiss's default, 1,024, threads wait for each other so often that two of them
+take twice as much CPU time on a busy machine."""
+
+CELL_ROWS, MAX_CELLS = 1_000, 16_384
+"""Rows per cell of a large collection, and the maximum number of cells, because the time of k-means grows with its
+square: about 15 minutes of one core for 256 dimensions."""
+
+PROBES = 32
+"""The number of nearest cells whose rows a row is compared with, including its own. It is also compared with the cells
+that have its own among their nearest ones: about 13 more."""
 
 TRAINING_ROWS, ITERATIONS = 64, 10
 """Rows per cell that k-means uses, and its iterations."""
 
-BLOCK_ROWS, SAMPLED = 2_048, 8
-"""Rows that are compared with each other at a time. Every eighth of them gives a first bound for an empty list."""
-
-CHECKPOINT_S = 60.0
-"""Seconds between checkpoints of a long update."""
+CHECKPOINT_S, CHECKPOINT_SHARE = 60.0, 0.1
+"""Minimum seconds between checkpoints of a long update, and the maximum share of its time that they may take."""
 
 RECALL_ROWS = 100
 """Rows whose neighbours `recall` compares with the true ones."""
 
+Mask: TypeAlias = NDArray[np.bool_]
+
 Rows: TypeAlias = Callable[[Ids], Vectors]
-"""Function that returns the rows (m, d) of ids (m,)."""
+"""Function that returns the rows (m, d) of keys (m,), by default ids."""
 
 
 class NeighbourGraph:
@@ -74,9 +87,9 @@ class NeighbourGraph:
         self.places = np.empty((0, NEIGHBOURS), np.int32)
         self.distances = np.empty((0, NEIGHBOURS), np.float32)
         self.changed = np.empty(0, np.bool_)
-        self._cells = np.empty(0, np.int32)  # the cell of each row; -1: not assigned
         self._searched = np.empty(0, np.bool_)  # whether the list of a row is complete
-        self._centres: Vectors = np.empty((0, 0), np.float32)  # empty: the neighbours are exact
+        self._cells = np.empty(0, np.int32)  # the cell of each row; -1: not assigned
+        self._centres: Vectors = np.empty((0, 0), np.float32)  # of the cells; empty: the neighbours are exact
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -96,55 +109,57 @@ class NeighbourGraph:
         ids: Ids,
         rows: Rows,
         *,
+        keys: Ids | None = None,
         least: int = NEIGHBOURS // 2,
         progress: Progress = silent,
         checkpoint: Callable[[], None] | None = None,
+        run: Run = map,
     ) -> None:
         """Make this the graph of the rows with these ids (n,), ascending.
 
         New rows get neighbours and become neighbours. If a row has fewer than `least` neighbours after a removal, its
         neighbours are searched for again. `checkpoint` is called every minute; an interrupted update continues from
-        there.
+        there. `keys` (n,) are what `rows` takes for each id, by default the ids. `run` is like `map`; it can call
+        `rows` in other processes.
         """
+        keys = ids if keys is None else keys
         if min(len(self), len(ids)) <= NEIGHBOURS:  # the lists contain all other rows
             self._clear()
         self._set_ids(ids, least)
-        to_search = np.flatnonzero(~self._searched)
-        self._divide(rows)
-        saved_at, done = time.monotonic(), 0
-        # Each pair of rows is compared once, which updates the lists of both. So a block of rows is complete when it
-        # has been compared with all rows around it, except those of earlier blocks.
-        is_pending = np.ones(len(self), np.bool_)
-        for new, around in self._groups(to_search):
-            X = rows(self.ids[around]) if len(around) <= EXACT_MAX else None  # (m, d); None: too large
-            for part in chunks(len(new), 1, BLOCK_ROWS):
-                progress("finding neighbours", done, len(to_search))
-                Q = rows(self.ids[new[part]])  # (q, d)
-                pending = np.flatnonzero(is_pending[around])
-                for some in chunks(len(pending), 1, BLOCK_ROWS):
-                    others = around[pending[some]]
-                    self._compare(new[part], Q, others, rows(self.ids[others]) if X is None else X[pending[some]])
-                is_pending[new[part]] = False
-                self._searched[new[part]] = True
-                done += part.stop - part.start
-                if checkpoint is not None and time.monotonic() > saved_at + CHECKPOINT_S:
-                    checkpoint()
-                    saved_at = time.monotonic()
-        progress("finding neighbours", len(to_search), len(to_search))
+        self._assign_cells(rows, keys, run, progress)
+        neighbourhoods = self._neighbourhoods()
+        find = partial(self._find, rows, keys, run)
+        new, done = ~self._searched, 0
+        total = int(np.count_nonzero(new))
+        progress("finding neighbours", done, total)
+        # An interrupted update repeats this for the rows that it has not searched for, but for no others. So no row may
+        # be searched for before all have been offered to the complete lists.
+        for _ in find(_cut(neighbourhoods, ~new, new)):
+            progress("finding neighbours", done, total)
+        saved_at, pause_s = time.monotonic(), CHECKPOINT_S
+        for task in find(_cut(neighbourhoods, new, np.ones_like(new))):
+            if task.is_last:
+                self._searched[task.searched] = True
+                done += len(task.searched)
+            progress("finding neighbours", done, total)
+            if checkpoint is not None and time.monotonic() > saved_at + pause_s:
+                started = time.monotonic()
+                checkpoint()
+                saved_at = time.monotonic()
+                pause_s = max(CHECKPOINT_S, (saved_at - started) / CHECKPOINT_SHARE)
 
-    def recall(self, rows: Rows) -> float:
+    def recall(self, rows: Rows, *, keys: Ids | None = None, run: Run = map) -> float:
         """Measure the share, 0 to 1, of the true neighbours in the graph, on rows spread over it."""
+        keys = self.ids if keys is None else keys
         sample = np.arange(0, len(self), max(1, len(self) // RECALL_ROWS))[:RECALL_ROWS]
-        Q = rows(self.ids[sample])
         best = np.full((len(sample), NEIGHBOURS), np.inf, np.float32), np.full((len(sample), NEIGHBOURS), -1)
-        for part in chunks(len(self), 4 * Q.shape[1], 2**27):
-            D, places = _nearest(Q, rows(self.ids[part]), NEIGHBOURS + 1)
-            places = np.where(places >= 0, places + part.start, -1)
-            D[places == sample[:, None]] = np.inf
-            best = _best(np.hstack([best[0], D]), np.hstack([best[1], places]))
+        parts = list(chunks(len(self), 1, EXACT_MAX))
+        found = run(partial(find_nearest, rows), ((keys[sample], keys[part]) for part in parts))
+        for part, (D, near) in zip(parts, found, strict=True):
+            best = _best(np.hstack([best[0], D]), np.hstack([best[1], near + part.start]))
         true = best[1]
-        found = [np.isin(mine, own[own >= 0]).sum() for own, mine in zip(true, self.places[sample], strict=True)]
-        return float(np.sum(found) / max(1, np.count_nonzero(true >= 0)))
+        hits = [np.isin(mine, own[own >= 0]).sum() for own, mine in zip(true, self.places[sample], strict=True)]
+        return float(np.sum(hits) / max(1, np.count_nonzero(true >= 0)))
 
     def save(self, path: Path) -> None:
         """Write the graph to one file, for `load`."""
@@ -204,92 +219,112 @@ class NeighbourGraph:
         self.places[at], self.distances[at], self.changed[at], self._cells[at] = places, distances, changed, cells
         self._searched[at] = ~unsearched
 
-    def _divide(self, rows: Rows) -> None:
+    def _assign_cells(self, rows: Rows, keys: Ids, run: Run, progress: Progress) -> None:
         """Assign every row to a cell; a small collection has one."""
         n = len(self)
         if n <= EXACT_MAX and self.is_exact:
             self._cells[:] = 0
             return
-        if 2 * CELL_ROWS * len(self._centres) < n:  # the cells have become too large
-            cell_count = n // CELL_ROWS
+        cell_count = min(n // CELL_ROWS, MAX_CELLS)
+        if 2 * len(self._centres) < cell_count:  # the cells have become too large
+            progress("dividing rows into cells", 0, n)
             random = np.random.default_rng(0)
             sample = np.sort(random.choice(n, min(n, TRAINING_ROWS * cell_count), replace=False))
-            X = rows(self.ids[sample])
+            X = rows(keys[sample])
             options = {"niter": ITERATIONS, "seed": 0, "max_points_per_centroid": TRAINING_ROWS}
             means = _faiss().Kmeans(X.shape[1], cell_count, **options)
             means.train(X)
             self._centres = means.centroids
             self._cells[:] = -1
         unassigned = np.flatnonzero(self._cells < 0)
-        for part in chunks(len(unassigned), 4 * self._centres.shape[1], 2**26):
-            _, cells = _nearest(rows(self.ids[unassigned[part]]), self._centres, 1)
-            self._cells[unassigned[part]] = cells[:, 0]
+        parts = [unassigned[part] for part in chunks(len(unassigned), 4 * self._centres.shape[1], 2**26)]
+        run = run if len(parts) > 1 else map  # the centres are a large message
+        found = run(partial(find_cells, rows, self._centres), (keys[part] for part in parts))
+        for part, cells in zip(parts, found, strict=True):
+            progress("dividing rows into cells", int(part[0]), n)
+            self._cells[part] = cells
 
-    def _groups(self, to_search: Ids) -> Iterator[tuple[Ids, Ids]]:
-        """Groups of places to search for, each with the places that they are compared with, all ascending.
+    def _neighbourhoods(self) -> list[tuple[Ids, list[Ids]]]:
+        """The places in each cell, and those in each of the cells around it.
 
-        A few new rows are compared with all rows, which takes less time than reading the rows around each of them.
+        The cells around a cell are its nearest ones, and those that have it among their nearest.
         """
-        if len(to_search) <= FEW_PER_CELL * max(1, len(self._centres)) or self.is_exact:
-            yield to_search, np.arange(len(self))
-            return
-        _, near = _nearest(self._centres, self._centres, PROBES)  # (cells, PROBES)
-        is_near = np.zeros((len(near), len(near)), np.bool_)
-        np.put_along_axis(is_near, near, True, axis=1)
-        is_near |= is_near.T
-        for cell in np.unique(self._cells[to_search]).tolist():
-            yield to_search[self._cells[to_search] == cell], np.flatnonzero(is_near[cell][self._cells])
+        n = max(1, len(self._centres))
+        probes = min(PROBES, n)
+        near = np.zeros((1, 1), np.int64) if self.is_exact else _nearest(self._centres, self._centres, probes)[1]
+        one, other = np.repeat(np.arange(n), near.shape[1]), near.ravel()
+        one, other = np.divmod(np.unique(np.concatenate([one * n + other, other * n + one])), n)
+        order = np.argsort(self._cells, kind="stable")
+        members = np.split(order, np.searchsorted(self._cells[order], np.arange(1, n)))
+        around = np.split(other, np.searchsorted(one, np.arange(1, n)))
+        return [(own, [members[cell] for cell in cells]) for own, cells in zip(members, around, strict=True)]
 
-    def _compare(self, new: Ids, Q: Vectors, others: Ids, X: Vectors) -> None:
-        """Update the lists of the places `new` (q,) and `others` (m,), whose rows are Q and X."""
-        D = _distances(Q, X)
-        _, own, theirs = np.intersect1d(new, others, assume_unique=True, return_indices=True)
-        D[own, theirs] = np.inf  # no row is its own neighbour
-        self._offer(new, others, D, axis=0)
-        if len(theirs) < len(others):
-            D[:, theirs] = np.inf  # pairs inside the block were offered in both orders
-            self._offer(others, new, D, axis=1)
+    def _find(self, rows: Rows, keys: Ids, run: Run, tasks: Iterator["Task"]) -> Iterator["Task"]:
+        """Run tasks, insert the rows that they find into the lists, and yield each finished one."""
+        asked: deque[Task] = deque()
 
-    def _offer(self, places: Ids, others: Ids, D: Vectors, *, axis: int) -> None:
-        """Insert the places `others` (m,) into the lists of `places` (q,) if their distances are smaller.
+        def ask() -> Iterator[tuple[Ids, Ids]]:
+            for task in tasks:
+                asked.append(task)
+                yield keys[task.searched], keys[task.others]
 
-        D is (q, m), or (m, q) with axis 1.
-        """
-        distances, known = self.distances[places], self.places[places]  # (q, NEIGHBOURS)
+        for D, near in run(partial(find_nearest, rows), ask()):
+            task = asked.popleft()
+            self._insert(task, D, near)
+            yield task
+
+    def _insert(self, task: "Task", D: Vectors, near: NDArray[np.int32]) -> None:
+        """Insert the found rows of a task into the lists of its searched rows, if they are nearer."""
         # The list of a complete row that has lost neighbours is only complete up to its last one.
-        last = np.where(np.isfinite(distances), distances, -np.inf).max(axis=1)
-        limits = np.where(self._searched[places], last, distances[:, -1])  # (q,)
-        if np.isinf(limits).any() and len(others) >= SAMPLED * NEIGHBOURS:  # a bound from a part of the others
-            part = D[:, ::SAMPLED] if axis == 0 else D[::SAMPLED].T
-            limits = np.minimum(limits, np.partition(part, NEIGHBOURS - 1, axis=1)[:, NEIGHBOURS - 1])
-        hits = np.flatnonzero(np.expand_dims(limits, 1 - axis) >= D)
-        offered = D.ravel()[hits]
-        position = np.divmod(hits, D.shape[1])
-        row, column = position[axis], position[1 - axis]
-        # An interrupted update can offer a row twice.
-        new = np.isfinite(offered) & ~(known[row] == others[column, None]).any(axis=1)
-        row, column, offered = row[new], column[new], offered[new]
-        order = np.lexsort((offered, row))
-        row, column, offered = row[order], column[order], offered[order]
-        rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its row, nearest first
-        row, column, offered, rank = (values[rank < NEIGHBOURS] for values in (row, column, offered, rank))
-        lists = np.unique(row)
-        near, where = np.full((len(lists), NEIGHBOURS), np.inf, np.float32), np.full((len(lists), NEIGHBOURS), -1)
-        at = np.searchsorted(lists, row), rank
-        near[at], where[at] = offered, others[column]
-        before, now = known[lists], _best(np.hstack([distances[lists], near]), np.hstack([known[lists], where]))
-        self.distances[places[lists]], self.places[places[lists]] = now
-        self.changed[places[lists]] |= (before != now[1]).any(axis=1)
+        known = self.distances[task.searched]  # (q, NEIGHBOURS)
+        last = np.where(np.isfinite(known), known, -np.inf).max(axis=1)
+        limits = np.where(self._searched[task.searched], last, np.inf)[:, None]
+        useful = np.flatnonzero(D[:, 0] <= limits[:, 0])
+        searched, limits, D, near = task.searched[useful], limits[useful], D[useful], near[useful]
+        distances, before = self.distances[searched], self.places[searched]
+        found = np.where(near >= 0, task.others[near], -1)
+        # An interrupted update can find a row twice.
+        is_known = (found[:, :, None] == before[:, None, :]).any(axis=2)
+        D = np.where(is_known | (limits < D), np.inf, D)
+        self.distances[searched], now = _best(np.hstack([distances, D]), np.hstack([before, found]))
+        self.places[searched] = now
+        self.changed[searched] |= (before != now).any(axis=1)
 
 
-def _distances(Q: Vectors, X: Vectors) -> Vectors:
-    """Squared distances (q, m) of rows, by one product."""
-    ones = np.ones((max(len(Q), len(X)), 1), np.float32)
-    squares = (np.einsum("ij,ij->i", rows, rows)[:, None] for rows in (Q, X))
-    left = np.hstack([-2 * Q, ones[: len(Q)], next(squares)])
-    D: Vectors = left @ np.hstack([X, next(squares), ones[: len(X)]]).T
-    np.maximum(D, 0, out=D)
-    return D
+class Task(NamedTuple):
+    """Find the nearest of `others` for each of `searched`; both are places in a graph."""
+
+    searched: Ids  # (q,)
+    others: Ids  # (m,)
+    is_last: bool  # whether `searched` have been compared with all rows around them afterwards
+
+
+def find_cells(rows: Rows, centres: Vectors, keys: Ids) -> NDArray[np.int32]:
+    """The nearest of the centres (cells, d) to each of the rows of keys (m,), as numbers (m,)."""
+    return _nearest(rows(keys), centres, 1)[1][:, 0].astype(np.int32)
+
+
+def find_nearest(rows: Rows, keys: tuple[Ids, Ids]) -> tuple[Vectors, NDArray[np.int32]]:
+    """The nearest of the rows of the second keys (m,) for each row of the first (q,), except itself.
+
+    Returns squared distances (q, NEIGHBOURS) and positions among the m, nearest first; -1 and infinity: none.
+    """
+    searched, others = keys
+    D, near = _nearest(rows(searched), rows(others), NEIGHBOURS + 1)
+    D[others[near] == searched[:, None]] = np.inf
+    return _best(D, near)
+
+
+def _cut(neighbourhoods: list[tuple[Ids, list[Ids]]], searched: Mask, others: Mask) -> Iterator[Task]:
+    """Yield the tasks that compare some rows with some others around them, both given by masks (n,)."""
+    for own, cells in neighbourhoods:
+        if not (searched[own].any() and any(others[cell].any() for cell in cells)):
+            continue
+        around = np.concatenate(cells)
+        own, around = own[searched[own]], around[others[around]]
+        for some in chunks(len(own), 1, TASK_ROWS):
+            for part in chunks(len(around), 1, EXACT_MAX):
+                yield Task(own[some], around[part], part.stop == len(around))
 
 
 def _nearest(Q: Vectors, X: Vectors, k: int) -> tuple[Vectors, NDArray[Any]]:
@@ -302,10 +337,11 @@ def _faiss() -> Any:
     """The library, whose type stubs are incomplete; loaded when it is needed, because that takes a moment."""
     import faiss
 
+    faiss.cvar.distance_compute_blas_database_bs = BLOCK_ROWS
     return faiss
 
 
-def _best(D: Vectors, places: NDArray[Any]) -> tuple[Vectors, NDArray[Any]]:
+def _best(D: Vectors, places: NDArray[Any]) -> tuple[Vectors, NDArray[np.int32]]:
     """The NEIGHBOURS nearest of each row, nearest first; places at distance infinity become -1."""
     order = np.argsort(D, axis=1, kind="stable")[:, :NEIGHBOURS]
     D, places = np.take_along_axis(D, order, axis=1), np.take_along_axis(places, order, axis=1)

@@ -74,6 +74,40 @@ class Block:
         return rows if self.dead is None else rows[~self.dead[rows]]
 
 
+class StoredRows:
+    """The rows of several segments, numbered from 0, including dead ones. A call returns the rows with some numbers.
+
+    A copy in another process maps the same files into memory.
+
+    Parameters
+    ----------
+    segments : the file and the rows (m, d) of each segment.
+
+    """
+
+    def __init__(self, segments: Sequence[tuple[str, NDArray[Any]]]):
+        self.dim = segments[0][1].shape[1] if segments else 0
+        self._segments = segments
+        self._starts = np.cumsum([0, *(len(X) for _, X in segments)])
+
+    def __call__(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
+        """The rows (m, d) with these numbers (m,)."""
+        rows = np.empty((len(numbers), self.dim), np.float32)
+        segments = np.searchsorted(self._starts, numbers, side="right") - 1  # (m,)
+        for segment in np.unique(segments):
+            inside = np.flatnonzero(segments == segment)
+            rows[inside] = self._segments[segment][1].take(numbers[inside] - self._starts[segment], axis=0)
+        return rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _map_segments, ([(file, X.shape, X.dtype.name) for file, X in self._segments],)
+
+
+def _map_segments(segments: Sequence[tuple[str, tuple[int, int], str]]) -> StoredRows:
+    """Map the rows of segments into memory."""
+    return StoredRows([(file, npy_files.map_rows(Path(file), shape, dtype)[1]) for file, shape, dtype in segments])
+
+
 class ListedSegment(NamedTuple):
     """An entry of the catalogue for a segment; `damage` is the reason if it is quarantined."""
 

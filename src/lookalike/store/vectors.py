@@ -31,6 +31,7 @@ from lookalike.store.segments import (
     Block,
     ListedSegment,
     MergedRows,
+    StoredRows,
     choose_blocks,
     dead_rows,
     list_segments,
@@ -40,7 +41,7 @@ from lookalike.store.segments import (
     split_rows,
 )
 from lookalike.store.sharing import check_shared, find_moving
-from lookalike.types import Ids, Progress
+from lookalike.types import Ids, Progress, Run
 
 log = logging.getLogger("lookalike.store")
 
@@ -49,9 +50,6 @@ DTYPES = (np.float32, np.float16, np.uint8)
 
 TRIES = 20
 """Number of times that segments are listed again if other processes merge them while they are being opened."""
-
-Run: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""A function like `map`."""
 
 NegativePool: TypeAlias = tuple[str | None, Ids]
 """Negatives that a model was fitted on: their directory, or None for the collection itself, and their ids (n,)."""
@@ -360,6 +358,20 @@ class VectorStore:
         """Return the items with a live row in a space, ascending."""
         ids = [block.live_ids() for block in self.blocks(space)]
         return np.sort(np.concatenate(ids)) if ids else np.empty(0, np.int64)
+
+    def stored_rows(self, space: str) -> tuple[Ids, NDArray[Any], StoredRows]:
+        """Return the items with a live row, ascending, the number of each row, and the rows by number.
+
+        Other processes can use the rows, too.
+        """
+        blocks = self.blocks(space)
+        alive = [np.ones(len(block.ids), np.bool_) if block.dead is None else ~block.dead for block in blocks]
+        numbers = np.flatnonzero(np.concatenate([np.empty(0, np.bool_), *alive]))
+        ids = np.concatenate([np.empty(0, np.int64), *(block.live_ids() for block in blocks)])
+        order = np.argsort(ids)
+        small = sum(map(len, alive)) < 2**31  # then messages to other processes are half as long
+        files = [(str(block.file and block.file.resolve()), block.X) for block in blocks]
+        return ids[order], numbers[order].astype(np.int32 if small else np.int64), StoredRows(files)
 
     def missing(self, space: str) -> Ids:
         """Return the items without a live row in a space, ascending."""
