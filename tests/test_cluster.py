@@ -257,6 +257,12 @@ def test_neighbours_are_found_here_with_a_warning_if_workers_do_not_see_the_vect
     assert "lookalike cluster share DIR" in warning
 
 
+def test_workers_are_known_while_dask_reads_its_own_summary(address, monkeypatch):
+    monkeypatch.setattr(connection, "REFRESH_S", 0)
+    with dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}), Cluster(address) as cluster:
+        assert {len(cluster.workers()) for _ in range(300)} == {WORKERS}
+
+
 def test_a_killed_worker_does_not_change_an_answer(both, cluster):
     here, there = both
     expected = [found(here.search(example, k=60)) for example in range(20)]

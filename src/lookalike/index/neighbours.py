@@ -132,8 +132,8 @@ class NeighbourGraph:
         new, done = ~self._searched, 0
         total = int(np.count_nonzero(new))
         progress("finding neighbours", done, total)
-        # An interrupted update repeats this for the rows that it has not searched for, but for no others. So no row may
-        # be searched for before all have been offered to the complete lists.
+        # After an interruption, only the rows without a complete list count as new. So complete lists are compared with
+        # all new rows first; otherwise they could miss those whose own lists were completed before the interruption.
         for _ in find(_cut(neighbourhoods, ~new, new)):
             progress("finding neighbours", done, total)
         saved_at, pause_s = time.monotonic(), CHECKPOINT_S
