@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from browser import Site, end, find_browser, go, serve, wait_until_idle  # noqa: E402
+from browser import CHROMIUM, Site, end, go, serve, wait_until_idle  # noqa: E402
 
 MOST_BYTES = 150_000
 ROUNDS = 2
@@ -48,7 +48,7 @@ def main():
     process, address = serve(parser.parse_args().collection)
     try:
         with sync_playwright() as tool:
-            browser = tool.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+            browser = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             site = Site(browser, address)
             page = site.visit("?order=id")
             page.locator(".grid img.there").first.wait_for()

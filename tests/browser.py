@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Error, Page, expect
 
 from waiting import TIMEOUT_S
 
 SHOTS = Path(__file__).parents[1] / "page-shots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="No Chromium here. On Debian: apt-get install chromium")
 DESKTOP = (1280, 820)
 PHONE = (360, 740)
 
@@ -38,11 +41,6 @@ LOADED = """() => {
   const waiting = [...document.images].filter((one) => !one.complete && one.checkVisibility());
   return !waiting.some((one) => seen(one.getBoundingClientRect()));
 }"""
-
-
-def find_browser():
-    """Return the path of Chromium, or None if it is not installed."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def serve(collection, *options):

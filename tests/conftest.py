@@ -182,3 +182,27 @@ def towers(tmp_path_factory):
     from towers import write_towers
 
     return write_towers(tmp_path_factory.mktemp("towers"))
+
+
+@pytest.fixture(scope="module")  # not longer: while Playwright runs, other tests of the process cannot use asyncio
+def browser():
+    """Chromium, for tests of the web page."""
+    from playwright.sync_api import sync_playwright
+
+    from browser import CHROMIUM
+
+    with sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site(browser, address):
+    """Pages of the server at the module's fixture `address`; they must not report errors."""
+    from browser import Site
+
+    site = Site(browser, address)
+    yield site
+    site.close()
+    assert not site.complaints
