@@ -47,6 +47,10 @@ Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 TierName: TypeAlias = Literal["identical", "same", "edited", "alike"]
 SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
+ScreenSideQuery: TypeAlias = Annotated[
+    int | None,
+    Query(ge=16, le=2048, description="Maximum size of the longer side of a copy. Without it: the original size."),
+]
 BoxQuery: TypeAlias = Annotated[
     str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
 ]
