@@ -184,6 +184,11 @@ def test_a_job_can_be_cancelled(service):
 
 
 def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(service):
+    none = [
+        {"tier": "identical", "groups": 0},
+        *({"tier": tier, "groups": None} for tier in ("same", "edited", "alike")),
+    ]
+    assert service.get("/duplicates/tiers") == none
     first = service.get("/duplicates", params={"tier": "alike", "limit": 3})
     assert (first["current"], first["groups"]) == (False, [])
     assert wait(service.client, first["job"]["id"])["state"] == "done"
@@ -207,6 +212,8 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     error(service.client.get("/api/v1/duplicates/export", params={"format": "coco"}), 422, "input")
     assert service.post("/duplicates/dismiss", {"items": ids})["pairs"] == len(ids) * (len(ids) - 1) // 2
     left = service.get("/duplicates", params={"tier": "alike"})
+    assert service.get("/duplicates/tiers")[3] == {"tier": "alike", "groups": left["total"]}
+    error(service.client.get("/api/v1/duplicates/tiers", params={"space": "x"}), 422, "input")
     assert left["total"] == found["total"] - 1
     assert group["id"] not in [other["id"] for other in left["groups"]]
     assert service.get("/duplicates", params={"tier": "identical"})["current"]
@@ -287,6 +294,7 @@ def test_each_request_needs_its_role(shelf, tmp_path, more, quick):
         ("POST", "/duplicates/dismiss", {"items": ["0" * 16]}, "judge"),
         ("GET", "/jobs", None, "view"),
         ("GET", "/duplicates?tier=identical", None, "view"),
+        ("GET", "/duplicates/tiers", None, "view"),
         ("GET", "/export", None, "view"),
         ("GET", "/duplicates/export?tier=identical", None, "view"),
     ]

@@ -38,6 +38,7 @@ QUERIES = {
     "/api/v1/classes": [{}],
     "/api/v1/classes/one": [{"name": "house"}, {"name": "none"}],
     "/api/v1/duplicates": [{"tier": tier} for tier in ("identical", "same", "alike")] + [{"space": "none"}],
+    "/api/v1/duplicates/tiers": [{}],
     "/api/v1/duplicates/export": [{"tier": "identical", "format": kind} for kind in ("json", "csv")],
     "/api/v1/jobs": [{}],
     "/api/v1/jobs/{id}": [{}],

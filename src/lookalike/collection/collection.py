@@ -18,7 +18,7 @@ from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
 from lookalike.collection.clip import ClipReport
-from lookalike.collection.duplicates import Group, Groups, Tier, find_groups, known_groups, with_items
+from lookalike.collection.duplicates import Group, Groups, Tier, count_groups, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.executor import Executor
 from lookalike.collection.fitting import (
@@ -528,6 +528,10 @@ class Collection:
     def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[Groups, bool] | None:
         """The cached groups of `duplicates`, and whether they are up to date; None if there are none."""
         return known_groups(self._spaces, tier, space)
+
+    def count_duplicates(self, *, space: str | None = None) -> dict[Tier, int | None]:
+        """The number of cached groups of each tier; None for a tier that was never computed."""
+        return count_groups(self._spaces, space)
 
     def group_lines(
         self,

@@ -664,6 +664,19 @@ class DuplicatesOut(TypedDict):
     job: JobOut | None
 
 
+class TiersQuery(RequestModel):
+    """The space whose groups are counted."""
+
+    space: Name | None = None
+
+
+class TierOut(TypedDict):
+    """The number of groups in a tier of duplicates."""
+
+    tier: TierName
+    groups: Annotated[int | None, Field(description="null if the groups of this tier were never computed.")]
+
+
 class DismissedOut(TypedDict):
     """Number of newly dismissed pairs."""
 

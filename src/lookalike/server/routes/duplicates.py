@@ -15,6 +15,8 @@ from lookalike.server.models import (
     DuplicatesQuery,
     GroupOut,
     GroupsExportQuery,
+    TierOut,
+    TiersQuery,
 )
 from lookalike.server.problems import json_response
 from lookalike.server.routes.collection import EXPORT_FILES, EXPORT_RESPONSES, send_file
@@ -57,6 +59,18 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
         )
 
     return json_response(await service.lanes.run(request, look_up))
+
+
+@router.get("/tiers", response_model=list[TierOut], tags=["duplicates"])
+async def list_tiers(request: Request, asked: Annotated[TiersQuery, Query()]) -> Response:
+    """Return the number of known groups of each tier. This computes nothing."""
+    service = service_of(request)
+
+    def count(_: object) -> list[TierOut]:
+        counts = service.collection.count_duplicates(space=asked.space)
+        return [TierOut(tier=tier, groups=groups) for tier, groups in counts.items()]
+
+    return json_response(await service.lanes.run(request, count))
 
 
 @router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs_role("judge"))], tags=["duplicates"])
