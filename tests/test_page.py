@@ -103,7 +103,7 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere():
     assert {url for urls in elsewhere for url in urls} == {"http://www.w3.org/2000/svg"}  # an XML namespace
     preloaded = set(re.findall(r'modulepreload" href="/(.+?)"', files["index.html"]))
     assert preloaded == imports("main.js") - {"main.js"}  # loaded in parallel, not one after the other
-    lazy = re.findall(r'import\("\./(.+?)"\)', files["main.js"])
+    lazy = {name for text in files.values() for name in re.findall(r'import\("\./(.+?)"\)', text)} & set(files)
     used = set().union(*(imports(name) for name in ["main.js", *lazy]))
     assert {name for name in files if name.endswith(".js")} == used | {"theme.js"}
 

@@ -598,6 +598,10 @@ class Collection:
         """A page of the items that pass the filter, and the number of items that pass."""
         return self._pages.page(filter, order, offset, limit)
 
+    def page_ids(self, filter: Filter | None = None, *, order: Order = "path") -> Ids:
+        """The ids of all items that pass the filter, in the order of `page`."""
+        return self._pages.ids(filter, order)
+
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
         """The bytes of an item's file; raises ImageError if it is missing or has changed since it was added."""
         return read_item(self._store, item, limits)
@@ -734,11 +738,13 @@ class Collection:
         format: Literal["json", "csv", "paths", "coco"] = "json",
         *,
         filter: Filter | None = None,
+        ids: Sequence[int] | None = None,
         on_item: Callable[[Item], None] | None = None,
         relative: bool = False,
     ) -> Iterator[str]:
         """The text that `export` writes, piece by piece; `on_item` is called with each item.
 
-        With `relative`, paths are relative to their source; see `relative_paths`.
+        With `ids`, the items are these, in this order. With `relative`, paths are relative to their source; see
+        `relative_paths`.
         """
-        return export.item_lines(self._store, format, filter, on_item, relative=relative)
+        return export.item_lines(self._store, format, filter, on_item, ids=ids, relative=relative)

@@ -65,12 +65,25 @@ class Pages:
 
         while True:
             with self._store.reading():
-                ids = self._ordered(order)
+                ids = self._passing(filter, order)
                 if ids is not None:
-                    if filter is not None:
-                        ids = ids[np.isin(ids, select(self._store, filter), assume_unique=True)]
                     shown = ids[offset : offset + limit].tolist()
                     return Page(len(ids), offset, list(self._store.items.get(shown).values()))
+
+    def ids(self, filter: Filter | None, order: Order) -> Ids:
+        """The ids of all items that pass the filter, in this order."""
+        while True:
+            with self._store.reading():
+                ids = self._passing(filter, order)
+                if ids is not None:
+                    return ids
+
+    def _passing(self, filter: Filter | None, order: Order) -> Ids | None:
+        """The items that pass the filter, in this order; None if a later version is cached."""
+        ids = self._ordered(order)
+        if ids is None or filter is None:
+            return ids
+        return ids[np.isin(ids, select(self._store, filter), assume_unique=True)]
 
     def _ordered(self, order: Order) -> Ids | None:
         """All items in this order, in the version being read; None if a later version is cached."""

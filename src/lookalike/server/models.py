@@ -16,6 +16,8 @@ from lookalike.server.access import Person, Role
 
 MAX_ITEMS = 1_000
 """Maximum number of ids in a request, and of items in a response."""
+MAX_SELECTED = 100_000
+"""Maximum number of pictures in a selection. Their ids fit into the largest body of a request."""
 MAX_WILDCARDS = 4
 """Maximum number of stars in a path pattern. The time for a match grows exponentially with their number."""
 FAST_EXAMPLES = 4
@@ -32,6 +34,7 @@ PATTERNS = {
 """The patterns of bodies and queries, in words for error messages."""
 
 Id: TypeAlias = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+SelectionPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN, description="Id of a selection.")]
 ItemPath: TypeAlias = Annotated[str, Path(pattern=ID_PATTERN, description="Id of an item.")]
 SessionPath: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="Id of a session.")]
 JobPath: TypeAlias = Annotated[str, Path(pattern="^[1-9][0-9]{0,8}$", description="Id of a job.")]
@@ -40,6 +43,7 @@ UploadPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=4_096)]
 Ids: TypeAlias = Annotated[list[Id], Field(max_length=MAX_ITEMS)]
+SelectedIds: TypeAlias = Annotated[list[Id], Field(max_length=MAX_SELECTED)]
 SomeIds: TypeAlias = Annotated[list[Id], Field(min_length=1, max_length=MAX_ITEMS)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
@@ -105,10 +109,48 @@ class ItemsQuery(FilterIn):
     order: Order = "path"
 
 
+class IdsQuery(FilterIn):
+    """A filter and the order of the ids."""
+
+    order: Order = "path"
+
+
 class ExportQuery(FilterIn):
     """A filter for the items to export, and the format."""
 
     format: Literal["json", "csv", "paths", "coco"] = "json"
+
+
+class IdsOut(TypedDict):
+    """The ids of all items that match a filter, up to the maximum size of a selection."""
+
+    total: int
+    ids: list[str]
+
+
+class SelectionIn(RequestModel):
+    """The pictures to select."""
+
+    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_SELECTED)]
+
+
+class SelectionOut(TypedDict):
+    """A stored selection, and the number of its pictures."""
+
+    selection: str
+    count: int
+
+
+class SelectionExportQuery(RequestModel):
+    """The format of an export."""
+
+    format: Literal["json", "csv", "paths", "coco"] = "json"
+
+
+class ZipQuery(RequestModel):
+    """Original files, or JPEGs for screens."""
+
+    size: Literal["original", "screen"] = "original"
 
 
 class PredictionOut(TypedDict):
@@ -417,7 +459,7 @@ class NameIn(RequestModel):
 class MembersIn(NameIn):
     """Pictures of a class."""
 
-    items: Ids = []
+    items: SelectedIds = []
 
 
 class RenameIn(NameIn):

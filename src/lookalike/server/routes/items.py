@@ -11,9 +11,12 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lookalike.collection import Item
+from lookalike.collection import Item, format_id
 from lookalike.server.models import (
+    MAX_SELECTED,
     BoxQuery,
+    IdsOut,
+    IdsQuery,
     ItemOut,
     ItemPath,
     ItemsOut,
@@ -60,6 +63,18 @@ async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) ->
             asked.to_filter(person), order=asked.order, offset=asked.offset, limit=asked.limit
         )
         return ItemsOut(total=page.total, offset=page.offset, items=service.items_json(page.items, person))
+
+    return json_response(await service.lanes.run(request, look_up))
+
+
+@router.get("/ids", response_model=IdsOut)
+async def list_ids(request: Request, asked: Annotated[IdsQuery, Query()]) -> Response:
+    """Return the ids of all items that match a filter, for a selection."""
+    service, person = service_of(request), person_of(request)
+
+    def look_up(_: object) -> IdsOut:
+        ids = service.collection.page_ids(asked.to_filter(person), order=asked.order)
+        return IdsOut(total=len(ids), ids=[format_id(item) for item in ids[:MAX_SELECTED].tolist()])
 
     return json_response(await service.lanes.run(request, look_up))
 
