@@ -213,7 +213,7 @@ class Adding:
     ) -> set[int]:
         """Read the sources into these spaces; return the known items that were found at a new path.
 
-        With `complete`, known pictures without kinds are read again; those without vectors always are.
+        With `complete`, known pictures without kinds or metadata are read again; those without vectors always are.
         """
         fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
         report.notes += [
@@ -233,6 +233,8 @@ class Adding:
         run.run(sources, progress, workers, self._allowed())
         if run.recognized:
             report.notes.append(f"The kinds of {many(run.recognized, 'known picture')} were recognized, for words.")
+        if run.metadata_read:
+            report.notes.append(f"The camera data of {many(run.metadata_read, 'known picture')} was read, for filters.")
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
         return run.copied_items
 
@@ -337,7 +339,7 @@ class _Ingest:
     report : receives counts and skipped files.
     in_graph : returns the items in the neighbour graph of a set of smoothed rows, none for other rows. If such an item
         has lost its smoothed row, `update_smoothed` must compute it again, so no row is added here.
-    complete : whether known pictures without kinds are read again.
+    complete : whether known pictures without kinds or metadata are read again.
     """
 
     def __init__(
@@ -363,6 +365,8 @@ class _Ingest:
         self.recognized = 0  # known pictures whose kinds were recognized
         required = [*self.features, *([self.kinds.name] if complete and self.kinds is not None else [])]
         self.undescribed = {int(item) for name in required for item in self.store.vectors.missing(name)}
+        self.without_exif = set(self.store.items.without_exif().tolist() if complete else [])
+        self.metadata_read = 0  # known pictures whose metadata was read
         self.copied_items: set[int] = set()  # known items that were found at a new path
         self.to_read_again: list[str] = []  # files whose known item was removed before they were linked
         self.done = 0
@@ -417,8 +421,9 @@ class _Ingest:
         if before.item is None:
             self.report.skipped[entry.path] = before.reason or ""
             return True
-        self.report.known += before.item not in self.undescribed
-        return before.item not in self.undescribed
+        unchanged = before.item not in self.undescribed and before.item not in self.without_exif
+        self.report.known += unchanged
+        return unchanged
 
     def _handle(self, outcome: Outcome) -> None:
         self.done += 1
@@ -456,11 +461,15 @@ class _Ingest:
         links = [(row.entry.path, row.entry.size, row.entry.mtime_ns, row.id) for row in self.rows]
         with self.store.transaction():
             self.store.items.add([_item(read) for item, read in reads.items() if item not in existing])
+            self.store.items.set_exif({row.id: row.exif for row in self.rows})
             pathless = [*self.store.items.link(links), *self.store.items.skip(self.skips)]
             for pending in pendings:
                 self.store.vectors.commit(pending)
             self.store.remove(pathless)  # a changed file is a new item; no file has the old content
         self.undescribed.difference_update(to_write)
+        completed = self.without_exif.intersection(counted)
+        self.metadata_read += len(completed)
+        self.without_exif -= completed
         self.rows, self.rows_bytes, self.skips = [], 0, []
         for space in {*self.features, *self.chains, *([] if self.kinds is None else [self.kinds.name])}:
             self.store.vectors.merge(space)

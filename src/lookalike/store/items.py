@@ -6,20 +6,23 @@ item or the reason why it was skipped.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, text, unhex
-from lookalike.types import Ids
+from lookalike.types import Exif, Ids
 
 BATCH = 500
 """Maximum number of rows per query."""
 
 MAX_GLOB = 4_096
 """Maximum number of characters of a filter for paths or labels."""
+
+EXIF = [field.name for field in fields(Exif)]
+"""The columns of the metadata of a picture."""
 
 Digest: TypeAlias = bytes
 Order: TypeAlias = Literal["path", "id", "taken", "added"]
@@ -39,6 +42,7 @@ class Item:
     added_at: float
     taken_at: float | None
     content: Digest | None = None  # digest of the file's bytes; None if an older version of Lookalike added it
+    exif: Exif | None = None  # None if an older version of Lookalike added it, until the next refresh
 
 
 @dataclass(slots=True)
@@ -138,11 +142,12 @@ class Items:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Return the items with these ids, in the same order; unknown ids are omitted."""
         found: dict[int, Item] = {}
-        for item, paths, size, width, height, kind, added, taken, content in self._db.read_rows(_ITEMS, ids):
+        for item, paths, size, width, height, kind, added, taken, content, *exif in self._db.read_rows(_ITEMS, ids):
             names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
             taken_at = None if taken is None else float(taken)
             digest = bytes.fromhex(content) or None
-            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at, digest)
+            metadata = Exif(*exif[1:]) if exif[0] is not None else None
+            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at, digest, metadata)
         return {item: found[item] for item in map(int, ids) if item in found}
 
     def has(self, ids: Iterable[int]) -> bool:
@@ -276,6 +281,16 @@ class Items:
         )
         self._db.writing().executemany(insert, rows)
 
+    def set_exif(self, exif: dict[int, Exif]) -> None:
+        """Store the metadata of pictures, by item, for items that have none."""
+        insert = f"INSERT OR IGNORE INTO exif (item, {', '.join(EXIF)}) VALUES (?{', ?' * len(EXIF)})"
+        self._db.writing().executemany(insert, [(item, *astuple(found)) for item, found in exif.items()])
+
+    def without_exif(self) -> Ids:
+        """Return the items whose metadata was never read, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM exif WHERE item = id)")
+
     def set_contents(self, contents: dict[int, Digest]) -> None:
         """Store the digests of files, by item, for items that have none."""
         update = "UPDATE items SET content = ? WHERE id = ? AND content IS NULL"
@@ -346,7 +361,8 @@ class Items:
 _ITEMS = (
     "SELECT json_group_array(json_array(id, (SELECT group_concat(hex(path)) FROM paths WHERE item = id),"
     f" bytes, width, height, format, {REAL.format('added_at')},"
-    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END, hex(content))) FROM items"
+    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END, hex(content),"
+    f" exif.item, {', '.join(EXIF)})) FROM items LEFT JOIN exif ON exif.item = id"
     " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"

@@ -102,6 +102,16 @@ CATALOGUE = [
     "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes; null if unknown
     + _add_row_digests("items", "id", "id bytes width height format added_at taken_at content")
     + _add_row_digests("paths", "path", "path size mtime_ns item reason"),
+    """
+    CREATE TABLE exif (
+        item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, camera TEXT, lens TEXT, exposure_s REAL,
+        aperture REAL, iso INTEGER, focal_length_mm REAL, latitude REAL, longitude REAL
+    );
+    CREATE INDEX exif_camera ON exif (camera) WHERE camera IS NOT NULL;
+    CREATE INDEX exif_lens ON exif (lens) WHERE lens IS NOT NULL;
+    CREATE INDEX exif_place ON exif (latitude, longitude) WHERE latitude IS NOT NULL;
+    """  # an item whose metadata was never read has no row
+    + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
 ]
 JUDGEMENTS = [
     """
