@@ -45,6 +45,7 @@ QUERIES = {
     "/api/v1/events": [{}],
     "/api/v1/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
     "/api/v1/map": [{}],
+    "/api/v1/map/points": [{}],
 }
 """Queries for every GET route. A new route needs a line here."""
 
