@@ -225,14 +225,36 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
 
 def test_a_job_computes_the_map(service):
     first = service.get("/map")
-    assert (first["space"], first["current"], first["ids"]) == ("color", False, [])
+    assert (first["space"], first["current"], first["points"]) == ("color", False, 0)
+    assert map_columns(service)["ids"] == []
     assert wait(service.client, first["job"]["id"])["state"] == "done"
     found = service.get("/map", params={"space": "color"})
-    assert found["current"]
-    assert len(found["ids"]) == len(found["x"]) == len(found["y"]) == len(found["labels"]) == found["total"]
-    assert all(0 <= place <= 1 for place in found["x"] + found["y"])
-    assert any(found["labels"])
-    error(service.client.get("/api/v1/map", params={"space": "nothing"}), 422, "input")
+    assert (found["current"], found["job"]) == (True, None)
+    columns = map_columns(service)
+    assert len(columns["ids"]) == found["points"] == found["total"]
+    assert (min(columns["x"]), max(columns["y"])) == (0, 65_535)
+    items = {item["id"]: item for item in service.get("/items", params={"limit": 1_000})["items"]}
+    for item, code in zip(columns["ids"], columns["class"], strict=True):
+        one = items[f"{item:016x}"]
+        predicted = [one["predicted"]["label"]] if one["predicted"] else []
+        name = columns["classes"][code % 32_768 - 1] if code else None
+        assert ([name] if code else []) == (one["labels"] or predicted)[:1]
+        assert (code >= 32_768) == bool(code and not one["labels"])
+    assert any(columns["class"])
+    for path in ("map", "map/points"):
+        error(service.client.get(f"/api/v1/{path}", params={"space": "nothing"}), 422, "input")
+
+
+def map_columns(service):
+    """The response of /map/points, as lists."""
+    data = service.client.get("/api/v1/map/points").content
+    start = 4 + int.from_bytes(data[:4], "little")
+    columns = json.loads(data[4:start])
+    for name, kind in [("ids", "<i8"), ("x", "<u2"), ("y", "<u2"), ("class", "<u2")]:
+        column = np.frombuffer(data, kind, columns["n"], start)
+        columns[name], start = column.tolist(), start + column.nbytes
+    assert start == len(data)
+    return columns
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "paths", "coco"])

@@ -146,8 +146,8 @@ def map_(
         str | None, typer.Option("--space", metavar="NAME", help="Space whose map is drawn. Default: the first.")
     ] = None,
     points: Annotated[
-        int, typer.Option("--points", metavar="N", min=1, max=5_000, help="Maximum number of pictures.")
-    ] = 5_000,
+        int, typer.Option("--points", metavar="N", min=1, max=100_000, help="Maximum number of pictures.")
+    ] = 100_000,
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE", help="Write the map to this file, .png or .jpg.")
     ] = None,
@@ -155,7 +155,7 @@ def map_(
 ) -> int:
     """Arrange pictures on a map, with similar ones close together.
 
-    This takes up to half a minute. The map is cached until pictures are added or removed.
+    This takes about a minute for 100,000 pictures. The map is cached; new pictures are placed next to similar ones.
 
     \b
     Examples:

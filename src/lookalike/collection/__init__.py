@@ -14,7 +14,8 @@ Operations:
     clip            a space for a network of pictures and texts
     calibration     choose the options of a transform
     evaluation      cross-validate classes, measure the steps of a chain
-    overview        pages of items, the map, counts, sizes, speeds
+    overview        pages of items, counts, sizes, speeds
+    picture_map     the map: positions and classes of pictures
     export          JSON, CSV, COCO, arrays
     maintenance     verify, repair, compact
     planning        recommend an index for a given memory, predict its cost

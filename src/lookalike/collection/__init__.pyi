@@ -15,8 +15,9 @@ from .duplicates import Tier as Tier
 from .evaluation import Evaluation as Evaluation
 from .evaluation import StepQuality as StepQuality
 from .maintenance import RepairReport as RepairReport
-from .overview import Map as Map
 from .overview import Page as Page
+from .picture_map import Map as Map
+from .picture_map import PointClasses as PointClasses
 from .planning import Plan as Plan
 from .planning import Workload as Workload
 from .planning import plan as plan

@@ -34,7 +34,8 @@ from lookalike.collection.fitting import (
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.neighbours import update_smoothed
-from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
+from lookalike.collection.overview import Page, Pages, glance, speeds, stats
+from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
 from lookalike.collection.searching import Push, Results, cut_off, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
@@ -570,13 +571,17 @@ class Collection:
     def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
         """Positions in a square for at most `points` pictures, with similar ones close together.
 
-        The map is cached until its pictures or the space change.
+        The map is cached until the space changes. New pictures are placed next to their neighbours.
         """
         return make_map(self._spaces.find(space), points, progress or silent)
 
     def known_map(self, space: str | None = None, *, points: int = POINTS) -> tuple[Map, bool] | None:
         """The cached map, and whether it is up to date; None if there is none."""
         return known_map(self._spaces.find(space), points)
+
+    def point_classes(self, drawn: Map) -> PointClasses:
+        """The class of each picture on a map: its first label, otherwise its prediction."""
+        return point_classes(self._store, drawn.ids)
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """All items, or those that pass the filter, in the order of their ids."""

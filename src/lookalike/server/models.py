@@ -726,14 +726,11 @@ class DismissedOut(TypedDict):
 
 
 class MapOut(TypedDict):
-    """Map coordinates of pictures, in the unit square."""
+    """The state of a map; `/map/points` returns the map itself."""
 
     space: str
-    ids: list[str]
-    x: list[float]
-    y: list[float]
-    labels: list[list[str]]
-    total: int
+    points: Annotated[int, Field(description="Number of pictures on the map; 0 if it was never computed.")]
+    total: Annotated[int, Field(description="Number of pictures in the space.")]
     current: Annotated[bool, Field(description="Whether the map is up to date; if not, `job` updates it.")]
     job: JobOut | None
 

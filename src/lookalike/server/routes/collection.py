@@ -1,6 +1,7 @@
 """The collection as a whole: summary, map, and export for other tools."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -10,7 +11,6 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 import lookalike
-from lookalike.collection import format_id
 from lookalike.recipes import ABOUT
 from lookalike.server.access import Person
 from lookalike.server.job_events import job_json
@@ -33,6 +33,13 @@ EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 LINES_AT_ONCE = 500
 
+BINARY = "application/octet-stream"
+MAP_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}
+}
+MAP_STEPS = 2**16 - 1
+"""Largest coordinate in the response of `map_points`."""
+
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(needs_role("view"))])
 
 
@@ -44,27 +51,30 @@ async def summary(request: Request) -> Response:
 
 
 @router.get("/map", response_model=MapOut, tags=["map"])
-async def coordinates(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
-    """Return map coordinates of at most 5,000 pictures. If they are missing or stale, a job computes them."""
+async def map_state(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
+    """Return whether the map of a space is up to date. If it is missing or stale, a job computes it."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> MapOut:
         drawn, current = service.collection.known_map(space) or (None, False)
         job = None if current else service.jobs.ensure("map", {"space": space}, person.name)
-        ids: list[int] = [] if drawn is None else drawn.ids.tolist()
-        labels = service.collection.labels(ids) if ids else {}
         return MapOut(
             space=space or service.default_space(),
-            ids=[format_id(item) for item in ids],
-            x=[] if drawn is None else [round(place, 5) for place in drawn.x.tolist()],
-            y=[] if drawn is None else [round(place, 5) for place in drawn.y.tolist()],
-            labels=[[valid_text(label) for label in labels[item]] for item in ids],
+            points=0 if drawn is None else len(drawn.ids),
             total=0 if drawn is None else drawn.total,
             current=current,
             job=None if job is None else job_json(job, service.visible(person)),
         )
 
     return json_response(await service.lanes.run(request, look_up))
+
+
+@router.get("/map/points", response_class=Response, responses=MAP_RESPONSES, tags=["map"])
+async def map_points(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
+    """Return the position and class of each picture on the map, as columns of numbers; empty without a map."""
+    service = service_of(request)
+    data = await service.lanes.run(request, lambda _: _columns(service, space))
+    return Response(data, media_type=BINARY, headers={"Cache-Control": "no-cache"})
 
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
@@ -97,6 +107,21 @@ async def _parts(service: Service, first: str, lines: Iterator[str]) -> AsyncIte
         part = await asyncio.to_thread(lambda: "".join(islice(lines, LINES_AT_ONCE)))
         if not part:
             return
+
+
+def _columns(service: Service, space: str | None) -> bytes:
+    """The map as bytes; docs/jobs.md describes the format."""
+    drawn, _ = service.collection.known_map(space) or (None, False)
+    head: dict[str, Any] = {"space": space or service.default_space(), "n": 0, "classes": []}
+    columns: list[bytes] = []
+    if drawn is not None:
+        classes = service.collection.point_classes(drawn)
+        head |= {"n": len(drawn.ids), "classes": [valid_text(name) for name in classes.names]}
+        places = [(share * MAP_STEPS).round().astype("<u2") for share in (drawn.x, drawn.y)]
+        columns = [array.tobytes() for array in (drawn.ids.astype("<i8"), *places, classes.codes.astype("<u2"))]
+    text = json.dumps(head).encode()
+    text += b" " * (-(4 + len(text)) % 8)  # so that the ids are aligned
+    return b"".join([len(text).to_bytes(4, "little"), text, *columns])
 
 
 def _summary(service: Service, person: Person) -> CollectionOut:
