@@ -23,6 +23,7 @@ from PIL import Image, ImageChops, ImageCms, ImageFile
 
 from lookalike.errors import ImageError, MissingError
 from lookalike.images.files import LIMITS, Limits, read_bytes
+from lookalike.images.raw import RawPreview, is_raw, read_preview
 from lookalike.types import Pixels
 
 for _plugin in ("Avif", "Bmp", "Gif", "Jpeg", "Png", "Tiff", "WebP"):
@@ -36,6 +37,9 @@ _FORMATS = re.compile(
     re.DOTALL,
 )
 """Signatures of the supported formats. Other files must not reach a decoder: Pillow's EPS plugin runs a program."""
+
+RAW = "RAW"
+"""The format of RAW files, which `lookalike.images.raw` reads; all others are names of Pillow's plugins."""
 
 _OTHER_FORMATS = {
     b"%PDF": "a PDF",
@@ -80,7 +84,7 @@ class Picture:
     pixels: Pixels  # (h, w, 3) uint8 RGB
     width: int
     height: int
-    format: str  # "jpeg", "png", …
+    format: str  # "jpeg", "png", …, "raw"
     taken_at: float | None  # POSIX seconds, from EXIF; a time without a time zone is read as UTC
 
 
@@ -164,13 +168,16 @@ _STDERR = threading.Lock()
 
 
 def _detect_format(data: bytes) -> str:
-    """Return the name of Pillow's plugin for these bytes. Raises ImageError if they are not a picture."""
+    """Return the name of Pillow's plugin for these bytes, or RAW. Raises ImageError if they are not a picture."""
     if not data:
         raise ImageError("it is empty")
+    if is_raw(data):
+        return RAW
     if match := _FORMATS.match(data):
         name = str(match.lastgroup)
         if name not in Image.OPEN:
-            raise ImageError("it is a HEIC image; install pillow-heif to read it") from MissingError("pillow-heif")
+            message = "it is a HEIC picture; to read it, install: pip install 'lookalike[heic]'"
+            raise ImageError(message) from MissingError("pillow-heif")
         return name
     head = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
     kind = next((kind for start, kind in _OTHER_FORMATS.items() if head.startswith(start)), None)
@@ -180,6 +187,8 @@ def _detect_format(data: bytes) -> str:
 
 
 def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture:
+    if name == RAW:
+        return _decode_raw(read_preview(data, limits.max_pixels), side, limits)
     _check_end(_declared_end(name, data), data)
     # Call the plugin directly: Image.open hides the reason of an error, and the size of a picture that is too large.
     image = Image.OPEN[name][0](io.BytesIO(data), "")
@@ -199,6 +208,21 @@ def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture
         if orientation >= 5:
             width, height = height, width
     return Picture(pixels, width, height, "heic" if name == "HEIF" else name.lower(), taken_at)
+
+
+def _decode_raw(preview: RawPreview, side: int | None, limits: Limits) -> Picture:
+    """Return the picture of a RAW file. The preview has no orientation of its own, or its own is right."""
+    width, height, pixels, orientation = preview.width, preview.height, preview.pixels, preview.orientation
+    if preview.jpeg is not None:
+        decoded = _decode("JPEG", preview.jpeg, side, limits)
+        pixels = decoded.pixels
+        if _read_exif(Image.OPEN["JPEG"][0](io.BytesIO(preview.jpeg), ""))[0] in _UPRIGHT:
+            orientation = 1
+    assert pixels is not None, "a preview has either a JPEG or pixels"
+    is_rotated = (pixels.shape[1] < pixels.shape[0]) == (width < height)  # before it was stored
+    if orientation in _UPRIGHT and not (orientation >= 5 and width != height and is_rotated):
+        pixels = np.ascontiguousarray(_UPRIGHT[orientation](pixels))
+    return Picture(pixels, width, height, "raw", preview.taken_at)
 
 
 def _check_end(needed: int, data: bytes) -> None:
