@@ -343,7 +343,7 @@ def test_the_reason_names_the_problem(data, reason):
 def test_a_heic_picture_needs_a_package():
     if "HEIF" in Image.OPEN:
         pytest.skip("pillow-heif is installed")
-    with pytest.raises(ImageError, match="install pillow-heif"):
+    with pytest.raises(ImageError, match=r"install: pip install 'lookalike\[heic\]'"):
         read(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
 
 

@@ -347,3 +347,20 @@ def test_paging_rejects_invalid_arguments(shelf):
         assert collection.page(offset=10**9).items == []
         with pytest.raises(InputError, match="No item"):
             collection.read(0)
+
+
+def test_files_that_are_not_in_the_collection_are_counted_and_listed(service, shelf, tmp_path):
+    assert service.get("/not-indexed") == {"skipped": [], "n_skipped": 0, "other_types": {}, "summary": ""}
+    assert service.get("/collection")["not_indexed"] == 0
+    (tmp_path / "new").mkdir()
+    for name in ("broken.jpg", "film.mp4"):
+        (tmp_path / "new" / name).touch()
+    own = copy_shelf(shelf, tmp_path)
+    with Collection(own) as collection:
+        collection.add(tmp_path / "new")
+    with running(own) as served:
+        seen = served.get("/not-indexed")
+        assert seen["skipped"] == [{"path": f"{tmp_path}/new/broken.jpg", "reason": "it is empty"}]
+        assert (seen["n_skipped"], seen["other_types"]) == (1, {".mp4": 1})
+        assert seen["summary"] == "1 file of a type Lookalike does not read: .mp4 1."
+        assert served.get("/collection")["not_indexed"] == 2

@@ -21,6 +21,7 @@ QUERIES = {
     "/healthz": [{}],
     "/metrics": [{}],
     "/api/v1/collection": [{}],
+    "/api/v1/not-indexed": [{}],
     "/api/v1/items": [{"order": order} for order in ("path", "id", "taken", "added")] + [{"path": f"*{ABOVE}*"}],
     "/api/v1/items/ids": [{}],
     "/api/v1/items/{id}": [{}],

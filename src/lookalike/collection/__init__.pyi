@@ -15,6 +15,7 @@ from .duplicates import Tier as Tier
 from .evaluation import Evaluation as Evaluation
 from .evaluation import StepQuality as StepQuality
 from .maintenance import RepairReport as RepairReport
+from .other_files import describe_types as describe_types
 from .overview import Page as Page
 from .picture_map import Map as Map
 from .picture_map import PointClasses as PointClasses

@@ -34,6 +34,7 @@ from lookalike.collection.fitting import (
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.neighbours import update_smoothed
+from lookalike.collection.other_files import forget_other_files, stored_totals
 from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
@@ -213,8 +214,10 @@ class Collection:
 
             def drop() -> int:
                 with self._store.transaction():
-                    for name in which:
-                        self._store.items.remove_source(absolute(str(name)))
+                    roots = [absolute(str(name)) for name in which if not isinstance(name, int)]
+                    for root in roots:
+                        self._store.items.remove_source(root)
+                    forget_other_files(self._store, roots)
                     return self._store.remove(ids | set(self._store.items.unlink(paths)))
 
             removed = self._store.free_space(drop)
@@ -662,6 +665,10 @@ class Collection:
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with reasons."""
         return self._store.items.skipped()
+
+    def other_types(self) -> dict[str, int]:
+        """The number of files in the sources of types that are not read, by extension, the largest first."""
+        return stored_totals(self._store)
 
     def glance(self) -> dict[str, Any]:
         """Counts of items, labels and classes, and the spaces; fast at any size."""

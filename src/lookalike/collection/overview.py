@@ -11,6 +11,7 @@ import numpy as np
 
 from lookalike.collection.classes import ClassSummary
 from lookalike.collection.fitting import fit_summary, fitted_on_which
+from lookalike.collection.other_files import stored_totals
 from lookalike.collection.planning import measure, search_seconds
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
@@ -90,6 +91,7 @@ def glance(spaces: Spaces) -> dict[str, Any]:
         "items": len(store.items),
         "labels": len(store.judgements),
         "classes": len(store.judgements.classes.counts()),
+        "not_indexed": store.items.n_skipped() + sum(stored_totals(store).values()),
         "spaces": [
             {"name": space.name, "chain": space.specs, "dim": space.dim, "rows": len(space)} for space in spaces
         ],
@@ -105,6 +107,7 @@ def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
         "path": str(store.path),
         "paths": store.items.n_paths(),
         "skipped": len(store.items.skipped()),
+        "other_types": stored_totals(store),
         "predictions": sum(summary.predicted for summary in classes),
         "bytes": store.bytes(),
         "quarantined": [f"vectors/{file}" for file in quarantined],

@@ -14,7 +14,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from PIL import Image, ImageChops, ImageCms, ImageFile
 from lookalike.errors import ImageError, MissingError
 from lookalike.images.exif import parse_exif
 from lookalike.images.files import LIMITS, Limits, read_bytes
+from lookalike.images.raw import RawPreview, is_raw, read_preview
 from lookalike.types import NO_EXIF, Exif, Pixels
 
 for _plugin in ("Avif", "Bmp", "Gif", "Jpeg", "Png", "Tiff", "WebP"):
@@ -37,6 +38,9 @@ _FORMATS = re.compile(
     re.DOTALL,
 )
 """Signatures of the supported formats. Other files must not reach a decoder: Pillow's EPS plugin runs a program."""
+
+RAW = "RAW"
+"""The format of RAW files, which `lookalike.images.raw` reads; all others are names of Pillow's plugins."""
 
 _OTHER_FORMATS = {
     b"%PDF": "a PDF",
@@ -80,7 +84,7 @@ class Picture:
     pixels: Pixels  # (h, w, 3) uint8 RGB
     width: int
     height: int
-    format: str  # "jpeg", "png", …
+    format: str  # "jpeg", "png", …, "raw"
     taken_at: float | None  # POSIX seconds, from EXIF; a time without a time zone is read as UTC
     exif: Exif = NO_EXIF
 
@@ -165,13 +169,16 @@ _STDERR = threading.Lock()
 
 
 def _detect_format(data: bytes) -> str:
-    """Return the name of Pillow's plugin for these bytes. Raises ImageError if they are not a picture."""
+    """Return the name of Pillow's plugin for these bytes, or RAW. Raises ImageError if they are not a picture."""
     if not data:
         raise ImageError("it is empty")
+    if is_raw(data):
+        return RAW
     if match := _FORMATS.match(data):
         name = str(match.lastgroup)
         if name not in Image.OPEN:
-            raise ImageError("it is a HEIC image; install pillow-heif to read it") from MissingError("pillow-heif")
+            message = "it is a HEIC picture; to read it, install: pip install 'lookalike[heic]'"
+            raise ImageError(message) from MissingError("pillow-heif")
         return name
     head = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
     kind = next((kind for start, kind in _OTHER_FORMATS.items() if head.startswith(start)), None)
@@ -181,6 +188,8 @@ def _detect_format(data: bytes) -> str:
 
 
 def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture:
+    if name == RAW:
+        return replace(_decode_raw(read_preview(data, limits.max_pixels), side, limits), exif=read_exif(data))
     _check_end(_declared_end(name, data), data)
     # Call the plugin directly: Image.open hides the reason of an error, and the size of a picture that is too large.
     image = Image.OPEN[name][0](io.BytesIO(data), "")
@@ -214,6 +223,7 @@ def read_exif(data: bytes) -> Exif:
     """
     try:
         name = _detect_format(data)
+        name = "TIFF" if name == RAW else name  # most RAW files are TIFF files
         with _PILLOW.configured(LIMITS), _silent_stderr() if name == "TIFF" else contextlib.nullcontext():
             image = Image.OPEN[name][0](io.BytesIO(data), "")
             return parse_exif(Image.Image.getexif(image))[2]  # a PNG's own method decodes the pixels
@@ -226,6 +236,21 @@ def _tags(image: Image.Image) -> Any:
     with contextlib.suppress(Exception):  # as in read: hostile bytes
         return image.getexif()
     return Image.Exif()
+
+
+def _decode_raw(preview: RawPreview, side: int | None, limits: Limits) -> Picture:
+    """Return the picture of a RAW file. The preview has no orientation of its own, or its own is right."""
+    width, height, pixels, orientation = preview.width, preview.height, preview.pixels, preview.orientation
+    if preview.jpeg is not None:
+        decoded = _decode("JPEG", preview.jpeg, side, limits)
+        pixels = decoded.pixels
+        if parse_exif(_tags(Image.OPEN["JPEG"][0](io.BytesIO(preview.jpeg), "")))[0] in _UPRIGHT:
+            orientation = 1
+    assert pixels is not None, "a preview has either a JPEG or pixels"
+    is_rotated = (pixels.shape[1] < pixels.shape[0]) == (width < height)  # before it was stored
+    if orientation in _UPRIGHT and not (orientation >= 5 and width != height and is_rotated):
+        pixels = np.ascontiguousarray(_UPRIGHT[orientation](pixels))
+    return Picture(pixels, width, height, "raw", preview.taken_at)
 
 
 def _check_end(needed: int, data: bytes) -> None:

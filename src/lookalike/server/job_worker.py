@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from lookalike.cluster import connected
-from lookalike.collection import CORES, Collection, Report, check_client_fit, leads_inside, parse_id
+from lookalike.collection import CORES, Collection, Report, check_client_fit, describe_types, leads_inside, parse_id
 from lookalike.errors import InputError, LookalikeError
 from lookalike.server.settings import job_threads
 from lookalike.server.uploads import FOLDER, hide_removed
@@ -134,14 +134,17 @@ def _report(report: Report) -> tuple[dict[str, Any], str]:
     result = asdict(report)
     skipped = dict(list(report.skipped.items())[:MAX_SKIPPED])
     result["skipped"], result["n_skipped"] = skipped, len(report.skipped)
+    del result["known_skipped"]  # the service lists all skipped files
     counts = {
         "added": report.added,
         "already in the collection": report.copied,
         "changed": report.changed,
         "missing": report.gone,
         "skipped": len(report.skipped),
+        "skipped as before": len(report.known_skipped),
     }
-    return result, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+    message = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+    return result, f"{message} {describe_types(report.other_types)}".strip()
 
 
 def _reporter(out: TextIO) -> Progress:

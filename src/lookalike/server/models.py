@@ -774,11 +774,28 @@ class LimitsOut(TypedDict):
     upload_pixels: int
 
 
+class SkippedOut(TypedDict):
+    """A file that cannot be read."""
+
+    path: str
+    reason: str
+
+
+class NotIndexedOut(TypedDict):
+    """The files in the sources that are not in the collection."""
+
+    skipped: Annotated[list[SkippedOut], Field(description="The first 1,000 files that cannot be read.")]
+    n_skipped: int
+    other_types: Annotated[dict[str, int], Field(description="Files of types that are not read, by extension.")]
+    summary: Annotated[str, Field(description="The other types as a sentence; empty if there are none.")]
+
+
 class CollectionOut(TypedDict):
     """Summary of the collection."""
 
     name: str
     items: int
+    not_indexed: Annotated[int, Field(description="Files in the sources that are not in the collection.")]
     spaces: list[SpaceOut]
     classes: int
     labelled: int

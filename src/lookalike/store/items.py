@@ -115,6 +115,10 @@ class Items:
         """Return the number of paths that have an item."""
         return self._count("SELECT count(*) FROM paths WHERE item IS NOT NULL")
 
+    def n_skipped(self) -> int:
+        """Return the number of skipped paths."""
+        return self._count("SELECT count(*) FROM paths WHERE item IS NULL")
+
     def ids(self) -> Ids:
         """Return the ids of all items, ascending."""
         with self._db.reading() as db:

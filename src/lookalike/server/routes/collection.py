@@ -11,10 +11,22 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 import lookalike
+from lookalike.collection import describe_types
 from lookalike.recipes import ABOUT
 from lookalike.server.access import Person
 from lookalike.server.job_events import job_json
-from lookalike.server.models import CollectionOut, ExportQuery, LimitsOut, MapOut, Name, PersonOut, SpaceOut
+from lookalike.server.models import (
+    MAX_ITEMS,
+    CollectionOut,
+    ExportQuery,
+    LimitsOut,
+    MapOut,
+    Name,
+    NotIndexedOut,
+    PersonOut,
+    SkippedOut,
+    SpaceOut,
+)
 from lookalike.server.problems import json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of, valid_text
 
@@ -48,6 +60,27 @@ async def summary(request: Request) -> Response:
     """Return a summary of the collection."""
     service, person = service_of(request), person_of(request)
     return json_response(await service.lanes.run(request, lambda _: _summary(service, person)))
+
+
+@router.get("/not-indexed", response_model=NotIndexedOut, tags=["service"])
+async def not_indexed(request: Request) -> Response:
+    """Return the files in the sources that are not in the collection, because they cannot be read."""
+    service, person = service_of(request), person_of(request)
+
+    def look_up(_: object) -> NotIndexedOut:
+        visible, skipped = service.visible(person), service.collection.skipped()
+        other_types = service.collection.other_types()
+        return NotIndexedOut(
+            skipped=[
+                SkippedOut(path=valid_text(visible.path(path)), reason=valid_text(visible.text(reason)))
+                for path, reason in islice(skipped.items(), MAX_ITEMS)
+            ],
+            n_skipped=len(skipped),
+            other_types=other_types,
+            summary=describe_types(other_types),
+        )
+
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.get("/map", response_model=MapOut, tags=["map"])
@@ -140,6 +173,7 @@ def _summary(service: Service, person: Person) -> CollectionOut:
     return CollectionOut(
         name=path.name.removesuffix(".lookalike").lstrip(".") or path.name,
         items=found["items"],
+        not_indexed=found["not_indexed"],
         spaces=spaces,
         classes=found["classes"],
         labelled=found["labels"],
