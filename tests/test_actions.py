@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookalike import Collection
-from lookalike.errors import DamagedError, InputError, LookalikeError
+from lookalike.errors import ConflictError, DamagedError, InputError, LookalikeError, NoItemError
 from lookalike.store import actions
 from lookalike.store.judgements import Judgements
 from lookalike.store.schema import RECORDED
@@ -127,9 +127,9 @@ def test_an_action_is_not_undone_if_what_it_changed_has_changed_since(judgements
     judgements.actions.undo(removed, author="anna")
     judgements.actions.undo(added, author="anna")
     assert judgements.items_with("cat").tolist() == [1, 2]
-    with pytest.raises(InputError, match="already undone by action"):
+    with pytest.raises(ConflictError, match="already undone by action"):
         judgements.actions.undo(added, author="anna")
-    with pytest.raises(InputError, match="No action named '999'"):
+    with pytest.raises(NoItemError, match="There is no action 999"):
         judgements.actions.undo(999, author="anna")
 
 
@@ -240,7 +240,7 @@ def test_compact_drops_what_is_needed_to_undo_old_actions(
     judgements.compact()
     assert not judgements.actions.get(first.id).can_undo
     assert judgements.actions.last() is None
-    with pytest.raises(InputError, match="lookalike compact"):
+    with pytest.raises(ConflictError, match="lookalike compact"):
         judgements.actions.undo(first.id, author="anna")
 
 
@@ -273,9 +273,9 @@ def test_undo_brings_removed_pictures_back_without_reading_them(filled, pictures
     np.testing.assert_array_equal(found, vectors)
     assert filled.verify() == []
     assert filled.actions()[0].text == "Undid: removed 4 pictures from the collection"
-    with pytest.raises(InputError, match="already undone"):
+    with pytest.raises(ConflictError, match="already undone"):
         filled.undo(removed.action)
-    with pytest.raises(InputError, match="lookalike remove"):
+    with pytest.raises(ConflictError, match="lookalike remove"):
         filled.undo(filled.actions()[0].id)
 
 
@@ -302,7 +302,7 @@ def test_pictures_without_vectors_and_files_are_left_out(collection, pictures, t
     every = collection.remove(folder)
     collection.compact()
     first.unlink()
-    with pytest.raises(InputError, match="files are missing"):
+    with pytest.raises(ConflictError, match="files are missing"):
         collection.undo(some.action)
     others[0].unlink()
     assert collection.undo(every.action) == 2
@@ -313,7 +313,7 @@ def test_pictures_without_vectors_and_files_are_left_out(collection, pictures, t
 def test_pictures_that_were_added_again_need_no_undo(filled, pictures):
     removed = filled.remove(pictures / "fish")
     filled.add(pictures / "fish")
-    with pytest.raises(InputError, match="in the collection again"):
+    with pytest.raises(ConflictError, match="in the collection again"):
         filled.undo(removed.action)
 
 

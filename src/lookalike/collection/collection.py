@@ -239,7 +239,7 @@ class Collection:
         return self._store.judgements.actions.all(offset, limit)
 
     def action(self, id: int) -> Action:
-        """One action of the history; raises UnknownNameError if it does not exist."""
+        """One action of the history; raises NoItemError if it does not exist."""
         return self._store.judgements.actions.get(id)
 
     def n_actions(self) -> int:
@@ -256,8 +256,8 @@ class Collection:
     ) -> Changed:
         """Undo an action, by default the last one that is not undone; return its number of changes.
 
-        The attribute `action` of the result is the new action, which can be undone, too. Raises InputError, and changes
-        nothing, if what the action changed has changed since: undo the later action first.
+        The attribute `action` of the result is the new action, which can be undone, too. Raises ConflictError, and
+        changes nothing, if what the action changed has changed since: undo the later action first.
 
         Removed pictures come back with their vectors or, if these were dropped to free disk space, by reading their
         files again. Pictures with neither are left out, so the result can be lower than the number of removed pictures.

@@ -9,7 +9,7 @@ import numpy as np
 from lookalike.collection.adding import Adding
 from lookalike.collection.fitting import update_spaces
 from lookalike.collection.space import Spaces
-from lookalike.errors import InputError, StoreError
+from lookalike.errors import ConflictError, StoreError
 from lookalike.images.sources import exists
 from lookalike.store.actions import Changed, Removed
 from lookalike.store.directory import Store
@@ -39,7 +39,7 @@ def restore_pictures(
 ) -> Changed:
     """Bring the pictures of a removal back; return how many. Needs the writer lock.
 
-    Pictures whose vectors were dropped and whose files are missing are left out. Raises InputError if none is left.
+    Pictures whose vectors were dropped and whose files are missing are left out. Raises ConflictError if none is left.
     """
     store, actions = spaces.store, spaces.store.judgements.actions
     removed = actions.removed(action)
@@ -48,7 +48,7 @@ def restore_pictures(
     ids = np.array(sorted(row[columns.index("id")] for row in removed.rows["items"]["rows"]), np.int64)
     absent = np.setdiff1d(ids, store.items.existing(ids.tolist()), assume_unique=True)
     if not len(absent):
-        raise InputError(f"{start}: its pictures are in the collection again.")
+        raise ConflictError(f"{start}: its pictures are in the collection again.")
     features = {space.feature.name for space in spaces}
     names = features | ({spaces.kinds.name} if spaces.kinds is not None else set())
     pendings = {name: store.vectors.recover(name, absent) for name in names}
@@ -58,7 +58,7 @@ def restore_pictures(
     readable = {row[item] for row in paths["rows"] if exists(row[path])}
     wanted = _among(absent, found, readable)
     if not len(wanted):
-        raise InputError(f"{start}: their files are missing, and their vectors were dropped to free disk space.")
+        raise ConflictError(f"{start}: their files are missing, and their vectors were dropped to free disk space.")
     if len(wanted) < len(absent):
         pendings = {name: store.vectors.recover(name, wanted) for name in names}
     with store.transaction():

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from lookalike.errors import DamagedError, InputError, UnknownNameError
+from lookalike.errors import ConflictError, DamagedError, NoItemError
 from lookalike.store.database import FROM_BACKUP, TEXT, Database, check_text, text
 from lookalike.store.schema import DAMAGED_VIEW, RECORDED
 from lookalike.text import many
@@ -146,7 +146,7 @@ class Actions:
         return [_action(row) for row in rows]
 
     def get(self, number: int) -> Action:
-        """Return one action. Raises UnknownNameError if it does not exist."""
+        """Return one action. Raises NoItemError if it does not exist."""
         with self._db.reading() as db:
             return _get(db, number)
 
@@ -160,7 +160,8 @@ class Actions:
     def undo(self, number: int, *, author: str) -> Changed:
         """Undo an action, or undo its undo; return the number of rows that changed and the action that did it.
 
-        Raises InputError, and changes nothing, if a row that it changed has changed since. Use `restored` for removals.
+        Raises ConflictError, and changes nothing, if a row that it changed has changed since. Removals are undone by
+        other means; see `restored`.
         """
         with self._db.transaction() as db:
             action = _get(db, number)
@@ -186,7 +187,7 @@ class Actions:
             db.execute("DELETE FROM actions WHERE id = ?", [number])
 
     def removed(self, number: int) -> Removed:
-        """Return the rows of the pictures that an action removed. Raises InputError if it cannot be undone."""
+        """Return the rows of the pictures that an action removed. Raises ConflictError if it cannot be undone."""
         with self._db.reading() as db:
             _check_can_undo(db, _get(db, number))
             (saved,) = db.execute("SELECT removed FROM actions WHERE id = ?", [number]).fetchone()
@@ -233,7 +234,7 @@ def _action(row: Sequence[Any]) -> Action:
 def _get(db: sqlite3.Connection, number: int) -> Action:
     row = db.execute(f"{_SELECT} WHERE actions.id = ?", [number]).fetchone()
     if row is None:
-        raise UnknownNameError("action", str(number), [])
+        raise NoItemError(f"There is no action {number}. To list them: lookalike history")
     return _action(row)
 
 
@@ -279,7 +280,7 @@ def _check_can_undo(db: sqlite3.Connection, action: Action) -> None:
         reason = f"Removals of more than {MAX_REMOVED:,} pictures cannot be undone. Add their folder again."
     else:
         reason = f"It is older than {KEEP_S / 86_400:.0f} days, and `lookalike compact` dropped what is needed."
-    raise InputError(f"Cannot undo action {action.id} ({action.text}). {reason}")
+    raise ConflictError(f"Cannot undo action {action.id} ({action.text}). {reason}")
 
 
 def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
@@ -323,8 +324,8 @@ def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
     if conflict:
         start = f"Cannot undo action {action.id} ({action.text}), because what it changed has changed since"
         if later is None:
-            raise InputError(f"{start}. Nothing was undone.")
-        raise InputError(f"{start}, by action {later} ({_get(db, later).text}). Undo that one first.")
+            raise ConflictError(f"{start}. Nothing was undone.")
+        raise ConflictError(f"{start}, by action {later} ({_get(db, later).text}). Undo that one first.")
 
 
 def _write_back(db: sqlite3.Connection, number: int) -> int:
