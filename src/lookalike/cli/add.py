@@ -90,7 +90,7 @@ def remove(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Remove pictures from the collection. The files are not deleted.
+    """Remove pictures from the collection. The files are not deleted. To bring the pictures back: lookalike undo
 
     \b
     Examples:

@@ -10,6 +10,7 @@ Operations:
     sessions        feedback: rounds, marks, the emulated user
     classes         classes, their predictions, labels from files
     class_model     the classes in memory
+    history         undo of removals
     duplicates      groups of duplicates
     fitting         fit spaces and features, keep them up to date
     clip            a space for a network of pictures and texts

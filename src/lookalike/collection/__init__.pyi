@@ -27,8 +27,10 @@ from .planning import recipe_workload as recipe_workload
 from .reexports import CORES as CORES
 from .reexports import LIMITS as LIMITS
 from .reexports import SUFFIXES as SUFFIXES
+from .reexports import Action as Action
 from .reexports import Backup as Backup
 from .reexports import BackupReport as BackupReport
+from .reexports import Changed as Changed
 from .reexports import Entry as Entry
 from .reexports import Filter as Filter
 from .reexports import Item as Item

@@ -50,6 +50,8 @@ Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 TierName: TypeAlias = Literal["identical", "same", "edited", "alike"]
+ActionPath: TypeAlias = Annotated[int, Path(ge=1, lt=2**31, description="Number of an action.")]
+ActionNumber: TypeAlias = Annotated[int | None, Field(description="For undo; null if nothing changed.")]
 SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
 ScreenSideQuery: TypeAlias = Annotated[
     int | None,
@@ -429,6 +431,7 @@ class FinishedOut(TypedDict):
     relevant: int
     irrelevant: int
     contradicted: list[str]
+    action: ActionNumber
 
 
 class NeighbourOut(TypedDict):
@@ -520,10 +523,11 @@ class ClassMembersOut(TypedDict):
 
 
 class ClassChangeOut(TypedDict):
-    """The changed class, and the number of changed pictures."""
+    """The changed class, the number of changed pictures, and the action, for undo."""
 
     name: str
     count: int
+    action: ActionNumber
 
 
 class ClassificationOut(TypedDict):
@@ -720,9 +724,10 @@ class TierOut(TypedDict):
 
 
 class DismissedOut(TypedDict):
-    """Number of newly dismissed pairs."""
+    """Number of newly dismissed pairs, and the action, for undo."""
 
     pairs: int
+    action: ActionNumber
 
 
 class MapOut(TypedDict):
@@ -732,6 +737,45 @@ class MapOut(TypedDict):
     points: Annotated[int, Field(description="Number of pictures on the map; 0 if it was never computed.")]
     total: Annotated[int, Field(description="Number of pictures in the space.")]
     current: Annotated[bool, Field(description="Whether the map is up to date; if not, `job` updates it.")]
+    job: JobOut | None
+
+
+# History
+
+
+class ActionsQuery(RequestModel):
+    """A page of the history."""
+
+    offset: Offset = 0
+    limit: Limit = 50
+
+
+class ActionOut(TypedDict):
+    """A change of a user."""
+
+    id: int
+    kind: str
+    text: Annotated[str, Field(description="What it did, such as “Added 3 pictures to beach”.")]
+    author: str
+    at: float
+    undoes: Annotated[int | None, Field(description="The action that this one undid.")]
+    undone_by: int | None
+    can_undo: Annotated[bool, Field(description="Whether the action can be undone, and your role allows it.")]
+
+
+class ActionsOut(TypedDict):
+    """A page of the history, newest first."""
+
+    total: int
+    offset: int
+    actions: list[ActionOut]
+
+
+class UndoOut(TypedDict):
+    """The undo of an action, which is an action, too; or the job that brings removed pictures back."""
+
+    text: str
+    action: ActionNumber
     job: JobOut | None
 
 

@@ -5,6 +5,7 @@ item or the reason why it was skipped.
 """
 
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
@@ -314,10 +315,47 @@ class Items:
         self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", [[text(p)] for p in paths])
         return self._without_path(before)
 
+    def only_at(self, paths: Sequence[str]) -> list[int]:
+        """Return the items whose paths are all among these."""
+        given = set(paths)
+        items = sorted({seen.item for seen in self.seen(paths).values() if seen.item is not None})
+        elsewhere = {item for item, path in self.paths_of(items) if path not in given}
+        return [item for item in items if item not in elsewhere]
+
     def remove(self, ids: Sequence[int]) -> int:
         """Remove items and their paths; return how many were removed. The caller must remove their vectors."""
         delete = "DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))"
         return sum(self._db.writing().execute(delete, [part]).rowcount for part in batches(ids, BATCH))
+
+    def save(self, ids: Iterable[int]) -> dict[str, Any]:
+        """Return the rows of these items in all tables, as values for JSON, so that `restore` can add them again."""
+        with self._db.reading() as db:
+            saved = {}
+            for table, key in _tables_of_items(db).items():
+                columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})") if name != "digest"]
+                query = f"SELECT {', '.join(columns)} FROM {table} WHERE {key} IN (SELECT value FROM json_each(?))"
+                rows = [row for part in batches(ids, BATCH) for row in db.execute(query, [part])]
+                saved[table] = {"columns": columns, "rows": [[_to_json(value) for value in row] for row in rows]}
+        return saved
+
+    def restore(self, saved: dict[str, Any], ids: Iterable[int]) -> list[int]:
+        """Add the rows of these items that `save` returned; items and paths that exist are not changed.
+
+        Returns the items that have no path, because another item has it now.
+        """
+        db, wanted = self._db.writing(), set(ids)
+        for table, key in _tables_of_items(db).items():
+            columns, rows = saved.get(table, {"columns": [], "rows": []}).values()
+            known = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+            kept = [at for at, name in enumerate(columns) if name in known]
+            for row in rows:
+                if row[columns.index(key)] not in wanted:
+                    continue
+                values = [_from_json(row[at]) for at in kept]
+                marks = ["CAST(? AS TEXT)" if isinstance(row[at], str) else "?" for at in kept]
+                insert = f"INSERT OR IGNORE INTO {table} ({', '.join(columns[at] for at in kept)})"
+                db.execute(f"{insert} VALUES ({', '.join(marks)})", values)
+        return self._without_path(wanted)
 
     def _save_paths(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
@@ -388,6 +426,28 @@ _CONDITIONS = {
     "min_bytes": "bytes >= ?",
     "max_bytes": "bytes <= ?",
 }
+
+
+def _tables_of_items(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the tables with rows of items, `items` first, and the column of each that has the item's id."""
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    keys = {
+        table: key
+        for table in tables
+        for _, _, parent, key, *_ in db.execute(f"PRAGMA foreign_key_list({table})")
+        if parent == "items"
+    }
+    return {"items": "id"} | keys
+
+
+def _to_json(value: Any) -> Any:
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"])
+    return text(value) if isinstance(value, str) else value
 
 
 def _path_condition(pattern: str) -> tuple[str, list[bytes]]:

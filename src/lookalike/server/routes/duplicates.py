@@ -79,7 +79,7 @@ async def dismiss(request: Request, asked: DismissIn) -> Response:
     service, person = service_of(request), person_of(request)
     items = parse_ids(asked.items)
     pairs = await service.lanes.run(request, lambda _: service.collection.not_duplicates(items, author=person.name))
-    return json_response(DismissedOut(pairs=pairs))
+    return json_response(DismissedOut(pairs=pairs, action=pairs.action))
 
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
