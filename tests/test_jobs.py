@@ -168,7 +168,7 @@ def test_unfinished_jobs_resume_when_the_service_restarts(own, many, slow, monke
     second.start()
     try:
         order = wait(second, adding.id).result
-        assert order["arguments"] == {"folder": str(many), "roots": [str(many)]}
+        assert order["arguments"] == {"folder": str(many), "roots": [str(many)], "author": "anna"}
         assert (order["kind"], order["collection"], order["within"]) == ("add", str(own), [str(many)])
         assert (wait(second, waiting.id).state, second.get(waiting.id).author) == ("done", "ben")
         assert second.get(adding.id).ended <= second.get(waiting.id).started
@@ -229,7 +229,7 @@ def test_each_kind_of_job_calls_its_verb(own, many):
         with pytest.raises(InputError):
             do["add"]({"folder": "/etc", "roots": [str(many)]})
         items = [format_id(item.id) for item in collection.page(Filter(path=f"{many}/*"), limit=2).items]
-        assert do["remove"]({"items": [*items, "0" * 16]})[0] == {"removed": 2}
+        assert do["remove"]({"items": [*items, "0" * 16]})[0] == {"removed": 2, "action": 2}
         assert do["remove"]({"items": items})[0] == {"removed": 0}
         assert len(collection) == 60 + N - 2
         assert len(list(many.iterdir())) == N  # the files are kept
@@ -381,7 +381,7 @@ def test_a_removed_upload_is_not_added_again_by_the_next_job(own, pictures):
     with Collection(own) as collection:
         (saved,) = save_files(own, [("a.jpg", first)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
-        assert KINDS["remove"](collection, {"items": [format_id(saved.item)]}, silent)[0] == {"removed": 1}
+        assert KINDS["remove"](collection, {"items": [format_id(saved.item)]}, silent)[0] == {"removed": 1, "action": 2}
         save_files(own, [("b.jpg", second)])
         assert KINDS["add"](collection, send, silent)[0]["added"] == 1
         assert not collection.has([saved.item])

@@ -47,6 +47,7 @@ QUERIES = {
     "/api/v1/jobs/{id}/events": [{}],
     "/api/v1/events": [{}],
     "/api/v1/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
+    "/api/v1/actions": [{}],
     "/api/v1/map": [{}],
     "/api/v1/map/points": [{}],
     "/api/v1/selections/{id}/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],

@@ -87,7 +87,7 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
         number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])
     ]
     paths = [path for item in collection.get(present).values() for path in item.paths]
-    removed = collection.remove(*present, author=arguments["author"]) if present else Changed(0)
+    removed = collection.remove(*present, author=arguments.get("author")) if present else Changed(0)
     hide_removed(collection.path, paths)
     return {
         "removed": int(removed),
@@ -98,7 +98,7 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
 def _undo(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     number = int(arguments["action"])
     show_removed(collection.path, collection.removed_paths(number))
-    restored = collection.undo(number, author=arguments["author"], progress=progress, workers=WORKERS)
+    restored = collection.undo(number, author=arguments.get("author"), progress=progress, workers=WORKERS)
     left = collection.action(number).count - restored
     lost = f" {many(left, 'picture')} could not be brought back: the files are missing." if left > 0 else ""
     message = f"Brought {many(restored, 'picture')} back.{lost}"
