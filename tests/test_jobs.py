@@ -230,7 +230,7 @@ def test_each_kind_of_job_calls_its_verb(own, many):
             do["add"]({"folder": "/etc", "roots": [str(many)]})
         items = [format_id(item.id) for item in collection.page(Filter(path=f"{many}/*"), limit=2).items]
         assert do["remove"]({"items": [*items, "0" * 16]})[0] == {"removed": 2, "action": 2}
-        assert do["remove"]({"items": items})[0] == {"removed": 0}
+        assert do["remove"]({"items": items})[0] == {"removed": 0, "action": None}
         assert len(collection) == 60 + N - 2
         assert len(list(many.iterdir())) == N  # the files are kept
 
