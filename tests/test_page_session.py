@@ -122,3 +122,29 @@ def test_an_opened_session_repeats_its_questions_and_shows_its_examples(site, ad
     expect(other.locator(".judge [data-focus]").first).to_be_focused()
     go(other, "sessions")
     expect(other.locator(f'.card[href$="session/{session}"]')).to_contain_text("1 round ")
+
+
+def test_the_bar_shows_the_share_found_of_the_likely_number_and_a_band_for_its_range(site, address):
+    page = site.visit("sessions")
+
+    def estimate(route):
+        answer = route.fetch().json()
+        route.fulfill(json=answer | {"estimate": {"value": 4, "low": 2, "high": 40}})
+
+    page.route("**/round", estimate)
+    go(page, "session/" + start_session(address, examples=[{"id": first(address, "fish")}]))
+    expect(page.locator(".gauge")).to_contain_text("1 of about 4")
+    expect(page.get_by_role("meter", name="Found")).to_have_attribute("aria-valuetext", "1 of about 4")
+    left, right = (
+        page.evaluate(
+            """end => Object.fromEntries(["track", "fill", "range"].map(
+                (name) => [name, document.querySelector(`.bar .${name}`).getBoundingClientRect()[end]]))""",
+            end,
+        )
+        for end in ("left", "right")
+    )
+    likely = right["track"] - left["track"]
+    assert (right["fill"] - left["fill"]) / likely == pytest.approx(1 / 4, abs=0.01)
+    assert (left["range"] - left["track"]) / likely == pytest.approx(2 / 4, abs=0.01)
+    assert right["range"] > right["track"]
+    expect(page.locator(".bar.open")).to_have_count(1)  # the band fades out, because 40 is far beyond its end
