@@ -21,7 +21,9 @@ QUERIES = {
     "/healthz": [{}],
     "/metrics": [{}],
     "/api/v1/collection": [{}],
+    "/api/v1/not-indexed": [{}],
     "/api/v1/items": [{"order": order} for order in ("path", "id", "taken", "added")] + [{"path": f"*{ABOVE}*"}],
+    "/api/v1/items/ids": [{}],
     "/api/v1/items/{id}": [{}],
     "/api/v1/items/{id}/thumbnail": [{}],
     "/api/v1/items/{id}/region": [{"box": "0,0,1,1"}, {"box": f"/{ABOVE}"}],
@@ -38,6 +40,7 @@ QUERIES = {
     "/api/v1/classes": [{}],
     "/api/v1/classes/one": [{"name": "house"}, {"name": "none"}],
     "/api/v1/duplicates": [{"tier": tier} for tier in ("identical", "same", "alike")] + [{"space": "none"}],
+    "/api/v1/duplicates/tiers": [{}],
     "/api/v1/duplicates/export": [{"tier": "identical", "format": kind} for kind in ("json", "csv")],
     "/api/v1/jobs": [{}],
     "/api/v1/jobs/{id}": [{}],
@@ -45,6 +48,9 @@ QUERIES = {
     "/api/v1/events": [{}],
     "/api/v1/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
     "/api/v1/map": [{}],
+    "/api/v1/map/points": [{}],
+    "/api/v1/selections/{id}/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
+    "/api/v1/selections/{id}/zip": [{"size": size} for size in ("original", "screen")],
 }
 """Queries for every GET route. A new route needs a line here."""
 
@@ -114,7 +120,8 @@ def test_no_route_shows_a_folder_above_the_sources_to_view(service, people, item
     session = service.post("/sessions", {"examples": [{"id": one}]}, 201, headers=judge)["id"]
     picture = service.client.get(f"/api/v1/items/{one}/image", headers=view).content
     upload = service.client.post("/api/v1/uploads", files={"file": picture}, headers=view).json()["upload"]
-    names = {"/items": one, "/sessions": session, "/jobs": added}
+    chosen = service.post("/selections", {"items": [item["id"] for item in items["view"]]}, headers=view)["selection"]
+    names = {"/items": one, "/selections": chosen, "/sessions": session, "/jobs": added}
     for router in ROUTERS:
         for route in router.routes:
             if "GET" not in route.methods:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TextIO, TypeAlias, get_args
 import numpy as np
 
 from lookalike.collection.duplicates import Group
-from lookalike.collection.resolve import ITEMS_BATCH, items_of, select
+from lookalike.collection.resolve import ITEMS_BATCH, items_in, items_of, select
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import relative_to
 from lookalike.store.directory import Store
@@ -47,14 +47,15 @@ def item_lines(
     filter: Filter | None,
     on_item: Callable[[Item], None] | None = None,
     *,
+    ids: Sequence[int] | None = None,
     relative: bool = False,
 ) -> Iterator[str]:
-    """The items of a collection as text, piece by piece; `on_item` is called with each item."""
+    """The items of a collection, or those with these ids, as text, piece by piece; `on_item` is called with each."""
     check_format(format)
     parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
     for child, parent in store.judgements.classes.parents():
         parents.setdefault(child, []).append(parent)
-    rows = _rows(store, items_of(store, filter), on_item)
+    rows = _rows(store, items_of(store, filter) if ids is None else items_in(store, ids), on_item)
     if relative:
         rows = map(partial(relative_row, relative_to(store.items.sources())), rows)
     return lines(rows, format, parents)

@@ -117,7 +117,11 @@ def select(store: Store, filter: Filter) -> Ids:
 
 def items_of(store: Store, filter: Filter | None) -> Iterator[Item]:
     """All items, or those that pass the filter, in the order of their ids; raises errors before the first item."""
-    ids = select(store, filter or Filter()).tolist()
+    return items_in(store, select(store, filter or Filter()).tolist())
+
+
+def items_in(store: Store, ids: Sequence[int]) -> Iterator[Item]:
+    """The items with these ids, in this order, read in batches; unknown ids are omitted."""
     batches = (ids[start : start + ITEMS_BATCH] for start in range(0, len(ids), ITEMS_BATCH))
     return (item for batch in batches for item in store.items.get(batch).values())
 
@@ -136,7 +140,13 @@ def item_of(store: Store, example: Example) -> int | None:
 def items_named(store: Store, pictures: Example | Iterable[Example]) -> list[int]:
     """The items with these ids or paths, or in these folders; raises InputError if one is not in the collection."""
     items: dict[int, None] = {}
-    for example in as_list(pictures):
+    listed = as_list(pictures)
+    numbers = [example for example in listed if isinstance(example, int)]
+    known = set(store.items.existing(numbers).tolist())  # one query for thousands of ids
+    for example in listed:
+        if isinstance(example, int) and example in known:
+            items[example] = None
+            continue
         if _is_folder(example):
             root = absolute(example)  # type: ignore[arg-type]
             inside = [seen.item for _, seen in store.items.paths_under(root) if seen.item is not None]

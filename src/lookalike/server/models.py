@@ -16,6 +16,8 @@ from lookalike.server.access import Person, Role
 
 MAX_ITEMS = 1_000
 """Maximum number of ids in a request, and of items in a response."""
+MAX_SELECTED = 100_000
+"""Maximum number of pictures in a selection. Their ids fit into the largest body of a request."""
 MAX_WILDCARDS = 4
 """Maximum number of stars in a path pattern. The time for a match grows exponentially with their number."""
 FAST_EXAMPLES = 4
@@ -32,6 +34,7 @@ PATTERNS = {
 """The patterns of bodies and queries, in words for error messages."""
 
 Id: TypeAlias = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+SelectionPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN, description="Id of a selection.")]
 ItemPath: TypeAlias = Annotated[str, Path(pattern=ID_PATTERN, description="Id of an item.")]
 SessionPath: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="Id of a session.")]
 JobPath: TypeAlias = Annotated[str, Path(pattern="^[1-9][0-9]{0,8}$", description="Id of a job.")]
@@ -40,13 +43,20 @@ UploadPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=4_096)]
 Ids: TypeAlias = Annotated[list[Id], Field(max_length=MAX_ITEMS)]
+SelectedIds: TypeAlias = Annotated[list[Id], Field(max_length=MAX_SELECTED)]
 SomeIds: TypeAlias = Annotated[list[Id], Field(min_length=1, max_length=MAX_ITEMS)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 TierName: TypeAlias = Literal["identical", "same", "edited", "alike"]
+ActionPath: TypeAlias = Annotated[int, Path(ge=1, lt=2**31, description="Number of an action.")]
+ActionNumber: TypeAlias = Annotated[int | None, Field(description="For undo; null if nothing changed.")]
 SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
+ScreenSideQuery: TypeAlias = Annotated[
+    int | None,
+    Query(ge=16, le=2048, description="Maximum size of the longer side of a copy. Without it: the original size."),
+]
 BoxQuery: TypeAlias = Annotated[
     str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
 ]
@@ -101,10 +111,48 @@ class ItemsQuery(FilterIn):
     order: Order = "path"
 
 
+class IdsQuery(FilterIn):
+    """A filter and the order of the ids."""
+
+    order: Order = "path"
+
+
 class ExportQuery(FilterIn):
     """A filter for the items to export, and the format."""
 
     format: Literal["json", "csv", "paths", "coco"] = "json"
+
+
+class IdsOut(TypedDict):
+    """The ids of all items that match a filter, up to the maximum size of a selection."""
+
+    total: int
+    ids: list[str]
+
+
+class SelectionIn(RequestModel):
+    """The pictures to select."""
+
+    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_SELECTED)]
+
+
+class SelectionOut(TypedDict):
+    """A stored selection, and the number of its pictures."""
+
+    selection: str
+    count: int
+
+
+class SelectionExportQuery(RequestModel):
+    """The format of an export."""
+
+    format: Literal["json", "csv", "paths", "coco"] = "json"
+
+
+class ZipQuery(RequestModel):
+    """Original files, or JPEGs for screens."""
+
+    size: Literal["original", "screen"] = "original"
 
 
 class PredictionOut(TypedDict):
@@ -394,6 +442,7 @@ class FinishedOut(TypedDict):
     relevant: int
     irrelevant: int
     contradicted: list[str]
+    action: ActionNumber
 
 
 class NeighbourOut(TypedDict):
@@ -424,7 +473,7 @@ class NameIn(RequestModel):
 class MembersIn(NameIn):
     """Pictures of a class."""
 
-    items: Ids = []
+    items: SelectedIds = []
 
 
 class RenameIn(NameIn):
@@ -485,10 +534,11 @@ class ClassMembersOut(TypedDict):
 
 
 class ClassChangeOut(TypedDict):
-    """The changed class, and the number of changed pictures."""
+    """The changed class, the number of changed pictures, and the action, for undo."""
 
     name: str
     count: int
+    action: ActionNumber
 
 
 class ClassificationOut(TypedDict):
@@ -671,22 +721,72 @@ class DuplicatesOut(TypedDict):
     job: JobOut | None
 
 
+class TiersQuery(RequestModel):
+    """The space whose groups are counted."""
+
+    space: Name | None = None
+
+
+class TierOut(TypedDict):
+    """The number of groups in a tier of duplicates."""
+
+    tier: TierName
+    groups: Annotated[int | None, Field(description="null if the groups of this tier were never computed.")]
+
+
 class DismissedOut(TypedDict):
-    """Number of newly dismissed pairs."""
+    """Number of newly dismissed pairs, and the action, for undo."""
 
     pairs: int
+    action: ActionNumber
 
 
 class MapOut(TypedDict):
-    """Map coordinates of pictures, in the unit square."""
+    """The state of a map; `/map/points` returns the map itself."""
 
     space: str
-    ids: list[str]
-    x: list[float]
-    y: list[float]
-    labels: list[list[str]]
-    total: int
+    points: Annotated[int, Field(description="Number of pictures on the map; 0 if it was never computed.")]
+    total: Annotated[int, Field(description="Number of pictures in the space.")]
     current: Annotated[bool, Field(description="Whether the map is up to date; if not, `job` updates it.")]
+    job: JobOut | None
+
+
+# History
+
+
+class ActionsQuery(RequestModel):
+    """A page of the history."""
+
+    offset: Offset = 0
+    limit: Limit = 50
+
+
+class ActionOut(TypedDict):
+    """A change of a user."""
+
+    id: int
+    kind: str
+    text: Annotated[str, Field(description="What it did, such as “Added 3 pictures to beach”.")]
+    author: str
+    at: float
+    undoes: Annotated[int | None, Field(description="The action that this one undid.")]
+    undone_by: int | None
+    can_undo: Annotated[bool, Field(description="Whether the action can be undone, and your role allows it.")]
+
+
+class ActionsOut(TypedDict):
+    """A page of the history, newest first."""
+
+    total: int
+    offset: int
+    actions: list[ActionOut]
+
+
+class UndoOut(TypedDict):
+    """The undo of an action, which is an action, too; or the job that brings removed pictures back."""
+
+    text: str
+    action: ActionNumber
     job: JobOut | None
 
 
@@ -729,11 +829,28 @@ class LimitsOut(TypedDict):
     upload_pixels: int
 
 
+class SkippedOut(TypedDict):
+    """A file that cannot be read."""
+
+    path: str
+    reason: str
+
+
+class NotIndexedOut(TypedDict):
+    """The files in the sources that are not in the collection."""
+
+    skipped: Annotated[list[SkippedOut], Field(description="The first 1,000 files that cannot be read.")]
+    n_skipped: int
+    other_types: Annotated[dict[str, int], Field(description="Files of types that are not read, by extension.")]
+    summary: Annotated[str, Field(description="The other types as a sentence; empty if there are none.")]
+
+
 class CollectionOut(TypedDict):
     """Summary of the collection."""
 
     name: str
     items: int
+    not_indexed: Annotated[int, Field(description="Files in the sources that are not in the collection.")]
     spaces: list[SpaceOut]
     classes: int
     labelled: int

@@ -31,7 +31,10 @@ LOGIN = "/api/v1/login"
 PUBLIC = ("/healthz", LOGIN, "/api/v1/logout")
 SAFE = ("GET", "HEAD", "OPTIONS")
 UPLOADS = ("/api/v1/uploads", "/api/v1/uploads/files")
-WORK = ("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export")
+WORK = (
+    *("search", "round", "best", "why", "uploads", "classify", "region", "map", "duplicates", "sessions", "export"),
+    *("ids", "selections", "zip"),
+)
 """Last path components of expensive requests."""
 
 MAX_HEAD_BYTES, MAX_URL_BYTES = 32 * 2**10, 8 * 2**10

@@ -34,6 +34,7 @@ from lookalike.server.metrics import Metrics
 from lookalike.server.models import CutoffOut, ExampleIn, ItemOut, MeaningOut, PredictionOut, ResultOut
 from lookalike.server.problems import Problem, not_found, token_needed
 from lookalike.server.rate_limits import RateLimiter
+from lookalike.server.selections import Selections
 from lookalike.server.settings import Settings
 from lookalike.server.thumbnails import LargePictures, ThumbnailCache, is_large, shrink
 from lookalike.server.uploads import FOLDER, Upload, Uploads
@@ -53,6 +54,8 @@ class Service:
         self.rates = RateLimiter(settings.rates)
         self.lanes = Lanes(settings.budget, self.metrics)
         self.uploads = Uploads(settings.budget)
+        self.selections = Selections()
+        self.zip_slots = asyncio.Semaphore(settings.budget.concurrent_zips)
         self.upload_slots = asyncio.Semaphore(settings.budget.concurrent_uploads)
         self.thumbnails = ThumbnailCache(settings.budget.thumbnail_bytes)
         self._large = LargePictures()

@@ -25,6 +25,7 @@ class Budget:
     upload_cache_bytes: int = 256 * 2**20  # decoded uploads to search with
     upload_cache_s: float = 3_600.0
     concurrent_uploads: int = 4  # held in memory; others wait as temporary files
+    concurrent_zips: int = 4  # downloads of pictures as zip; each holds one picture in memory
     decoders: int = 2  # threads and processes that decode uploads, so that a slow picture does not block others
     thumbnail_bytes: int = 128 * 2**20
     image_bytes: int = 16 * 2**20  # larger originals are sent as a smaller JPEG

@@ -11,11 +11,23 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lookalike.collection import Item
-from lookalike.server.models import BoxQuery, ItemOut, ItemPath, ItemsOut, ItemsQuery, KindOut, SideQuery
+from lookalike.collection import Item, format_id
+from lookalike.server.models import (
+    MAX_SELECTED,
+    BoxQuery,
+    IdsOut,
+    IdsQuery,
+    ItemOut,
+    ItemPath,
+    ItemsOut,
+    ItemsQuery,
+    KindOut,
+    ScreenSideQuery,
+    SideQuery,
+)
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of
-from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, SIDES, etag, is_large, rounded
+from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, QUALITY, SIDES, etag, is_large, rounded
 from lookalike.types import Box
 
 T = TypeVar("T")
@@ -31,6 +43,8 @@ WEB_FORMATS = {
 """Formats that browsers can display. Other pictures are sent as JPEG."""
 MAX_SIDE = 4_096
 """Maximum length of the longer side of a picture that is sent as JPEG instead of its file."""
+COPY_BYTES = 2 * 2**20
+"""A file that is not larger than this, nor than the requested side, is sent instead of a copy."""
 PICTURE_HEADERS = {"Cache-Control": CACHE_FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
 PICTURE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
@@ -49,6 +63,18 @@ async def list_items(request: Request, asked: Annotated[ItemsQuery, Query()]) ->
             asked.to_filter(person), order=asked.order, offset=asked.offset, limit=asked.limit
         )
         return ItemsOut(total=page.total, offset=page.offset, items=service.items_json(page.items, person))
+
+    return json_response(await service.lanes.run(request, look_up))
+
+
+@router.get("/ids", response_model=IdsOut)
+async def list_ids(request: Request, asked: Annotated[IdsQuery, Query()]) -> Response:
+    """Return the ids of all items that match a filter, for a selection."""
+    service, person = service_of(request), person_of(request)
+
+    def look_up(_: object) -> IdsOut:
+        ids = service.collection.page_ids(asked.to_filter(person), order=asked.order)
+        return IdsOut(total=len(ids), ids=[format_id(item) for item in ids[:MAX_SELECTED].tolist()])
 
     return json_response(await service.lanes.run(request, look_up))
 
@@ -89,16 +115,22 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE_RESPONSES)
-async def image(request: Request, id: ItemPath) -> Response:
-    """Return the picture: its file, or a JPEG if browsers cannot display the format or the file is too large."""
+async def image(request: Request, id: ItemPath, side: ScreenSideQuery = None) -> Response:
+    """Return the picture: its file, or a JPEG if browsers cannot display the format or the file is too large.
+
+    With `side`, a larger picture is sent as a JPEG copy whose longer side has at most this number of pixels, upright.
+    """
     service = service_of(request)
+    side = side and rounded(side)
 
     def load(item: Item) -> tuple[bytes, str]:
+        if side is not None and not (max(item.width, item.height) <= side and item.bytes <= COPY_BYTES):
+            return service.thumbnail(item, side), JPEG
         if item.format in WEB_FORMATS and item.bytes <= service.settings.budget.image_bytes:
             return service.read(item), WEB_FORMATS[item.format]
         return service.picture(item, MAX_SIDE), JPEG
 
-    return await _send_picture(request, id, f'"{id}"', load)
+    return await _send_picture(request, id, f'"{id}"' if side is None else f'"{id}-image-{side}-{QUALITY}"', load)
 
 
 async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Item], tuple[bytes, str]]) -> Response:

@@ -26,6 +26,8 @@ export async function show({ arg: name }, signal) {
     label: `Pictures of ${name}`,
     signal,
     fetch: (offset, limit) => get("/items", { offset, limit, label: name }, signal),
+    ids: async () => (await get("/items/ids", { label: name }, signal)).ids,
+    inClass: name,
     tile: (item) => exampleTile(item, link("item", item.id)),
     onkey: tally,
   });
@@ -55,7 +57,7 @@ export async function show({ arg: name }, signal) {
     h("h2", {}, "In this class"),
     total
       ? grid.element
-      : empty("This class has no pictures yet. Open a picture and add it to this class, or start a session."),
+      : empty("This class has no pictures yet. Select some on another page and choose Label, or start a session."),
   );
 }
 

@@ -1,11 +1,13 @@
 // All classes at a glance.
-import { get } from "./api.js";
+import { get, post } from "./api.js";
 import { cardThumbnails } from "./card_thumbnails.js";
-import { collection } from "./collection.js";
-import { anchor, h } from "./dom.js";
+import { collection, forget, may } from "./collection.js";
+import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
 import { count, many } from "./format.js";
-import { link } from "./router.js";
+import { attempt } from "./notify.js";
+import { go, link } from "./router.js";
+import { askName } from "./selection_bar.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
@@ -37,13 +39,24 @@ export async function show(_route, signal) {
     "div",
     { class: "view" },
     lead("Classes", classes.length ? many(classes.length, "class", "classes") : "Named groups of pictures.", {
-      tools: classes.length ? exporter("/export") : null,
+      tools: h("div", { class: "actions" }, may("judge") && create(), classes.length > 0 && exporter("/export")),
     }),
     classes.length
       ? h("ul", { class: "cards", role: "list" }, classes.map(card))
       : empty(
-          "No classes yet. Start a session with a picture, then save the result as a class.",
+          "No classes yet. Start a session with a picture, then save the result as a class. Or select pictures and label them.",
           anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
         ),
   );
+}
+
+/** The button that creates an empty class. */
+function create() {
+  const add = (name) =>
+    attempt(async () => {
+      const made = await post("/classes/add", { name });
+      forget();
+      go(link("class", made.name)); // closes the dialog
+    });
+  return button("plus", "New class", () => askName("New class", "Create", add));
 }

@@ -1,6 +1,7 @@
 // A grid for any number of pictures. Only visible rows exist in the DOM; pages of the list are fetched as they become
 // visible. It has role=grid and a roving tabindex: one tab stop, with arrow keys inside.
 import { h } from "./dom.js";
+import { Selection } from "./selection.js";
 
 const PAGE = 200; // items per request
 const KEPT = 30; // pages cached
@@ -13,14 +14,17 @@ const GAP = 10;
  * @param options.tile   (item, index) → element with a [data-focus]
  * @param options.small  minimum width of a tile
  * @param options.onkey  (event, item, index) → true if it handled the key
+ * @param options.ids    async () → the ids of all items, in their order; by default, all pages are fetched
+ * @param options.inClass  name of the class whose pictures are shown
  */
 export class Grid {
-  constructor({ label, fetch, tile, signal, small = 190, onkey = () => false }) {
+  constructor({ label, fetch, tile, signal, small = 190, onkey = () => false, ids = null, inClass = null }) {
     Object.assign(this, {
       fetch,
       tile,
       small,
       onkey,
+      readIds: ids,
       pages: new Map(),
       rows: new Map(),
       total: 0,
@@ -34,6 +38,7 @@ export class Grid {
       "aria-label": label,
       onkeydown: (event) => this.#key(event),
     });
+    this.selection = new Selection(this, { inClass, signal });
     this.element.addEventListener("focusin", (event) =>
       this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)),
     );
@@ -52,7 +57,33 @@ export class Grid {
     this.pages = new Map([[0, first.items]]);
     this.total = first.total;
     this.#measure();
+    if (this.selection.ids.size) this.selection.showBar();
     return this.total;
+  }
+
+  /** The id of the item at an index; undefined while it is not loaded. */
+  id(index) {
+    const item = this.item(index);
+    return item && (item.item ?? item).id;
+  }
+
+  /** The ids of all items. */
+  async ids() {
+    if (this.readIds) return (this.allIds ??= await this.readIds());
+    const ids = [];
+    while (ids.length < this.total) {
+      const { items } = await this.fetch(ids.length, PAGE);
+      if (!items.length) break;
+      ids.push(...items.map((item) => (item.item ?? item).id));
+    }
+    return ids;
+  }
+
+  /** Show which of the visible pictures are selected. */
+  drawSelection() {
+    this.element.classList.toggle("selecting", this.selection.ids.size > 0);
+    for (const cell of this.element.querySelectorAll(".cell:not(:empty)"))
+      this.selection.draw(cell, this.id(Number(cell.dataset.index)));
   }
 
   /** The index in the whole list of an item in a page. */
@@ -156,7 +187,8 @@ export class Grid {
   }
 
   #fill(cell, item, index) {
-    cell.replaceChildren(this.tile(item, index));
+    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item));
+    this.selection.draw(cell, (item.item ?? item).id);
     const target = cell.querySelector("[data-focus]");
     target.tabIndex = index === this.active ? 0 : -1;
     if (cell === document.activeElement) target.focus({ preventScroll: true });
@@ -211,7 +243,11 @@ export class Grid {
     const item = this.item(this.active);
     if (event.key in steps) {
       const next = this.active + steps[event.key];
+      if (event.shiftKey && !this.selection.ids.size) this.selection.anchor = this.active;
       if (next >= 0 || !["ArrowLeft", "ArrowUp"].includes(event.key)) this.focus(next);
+      if (event.shiftKey) this.selection.range(this.active);
+    } else if (event.key === "x" || event.key === " ") {
+      this.selection.toggle(this.active);
     } else if (!item || !this.onkey(event, item, this.active)) return;
     event.preventDefault();
   }

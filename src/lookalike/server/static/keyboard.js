@@ -18,6 +18,10 @@ const ALL = [
       ["Enter", "open the picture"],
       ["+", "add it as a positive example"],
       ["-", "add it as a negative example"],
+      ["x", "select it; Space too"],
+      ["Shift + ↑ ↓ ← →", "select several"],
+      ["Ctrl + A", "select all"],
+      ["Esc", "clear the selection"],
     ],
   ],
   [

@@ -1,0 +1,130 @@
+"""Selections of pictures: their ids, stored for a while, and their files as a zip that is written while it is sent.
+
+A browser can download a file of any size only from a URL, which is too short for thousands of ids. So the page stores
+the ids first, and downloads from the URL of the selection.
+"""
+
+import re
+import secrets
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from cachetools import TTLCache
+
+from lookalike.types import Ids
+
+CACHED_IDS = 1_000_000
+CACHED_S = 3_600.0
+
+MAX_ZIPPED = 10_000
+"""Maximum number of pictures in a zip. Its directory, about 1 kB per picture, is kept in memory until the end."""
+MAX_STEM = 120
+"""Maximum number of characters of a name, without its suffix."""
+MISSING = "missing-files.txt"
+EARLIEST, LATEST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)  # of the format
+
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\ud800-\udfff<>:"/\\|?*\u202a-\u202e\u2066-\u2069]')
+"""Characters that Windows does not allow, that cannot be encoded, or that change the direction of text."""
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)$", re.IGNORECASE)
+
+
+class Selections:
+    """The selections, cached under random ids. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cached: TTLCache[str, Ids] = TTLCache(CACHED_IDS, CACHED_S, getsizeof=len)
+
+    def add(self, ids: Iterable[int]) -> tuple[str, int]:
+        """Store a selection; return its id and its size. Repeated ids count once."""
+        distinct = np.array(list(dict.fromkeys(ids)), np.int64)
+        name = secrets.token_urlsafe(16)
+        with self._lock:
+            self._cached[name] = distinct
+        return name, len(distinct)
+
+    def get(self, name: str) -> list[int] | None:
+        """Return the ids of a selection; None if it is unknown or has expired."""
+        with self._lock:
+            found = self._cached.get(name)
+        return None if found is None else found.tolist()
+
+
+class _Parts:
+    """A file that `zipfile` writes to, and that is emptied after every picture."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: all data are in memory."""
+
+    def close(self) -> None:
+        """Do nothing: all data are in memory."""
+
+    def take(self) -> list[bytes]:
+        taken, self._parts = self._parts, []
+        return taken
+
+
+def zip_parts(
+    names: Sequence[str], taken: Sequence[float | None], load: Callable[[int], bytes | str]
+) -> Iterator[list[bytes]]:
+    """Yield a zip of files, piece by piece. Only one file at a time is in memory.
+
+    `load` returns the bytes of the file at a position, or the reason why it is missing. The last file of the zip then
+    lists the missing files. Pictures are not compressed, because their formats are.
+    """
+    target = _Parts()
+    missing: list[str] = []
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        for place, (name, at) in enumerate(zip(names, taken, strict=True)):
+            data = load(place)
+            if isinstance(data, str):
+                missing.append(f"{name}: {data}")
+                continue
+            archive.writestr(zipfile.ZipInfo(name, _date(at)), data)
+            del data
+            yield target.take()
+        if missing:
+            archive.writestr(zipfile.ZipInfo(MISSING, _date(None)), "\n".join(missing) + "\n")
+    yield target.take()
+
+
+def zip_names(names: Iterable[str], suffix: str | None = None) -> list[str]:
+    """Return names of files that are safe on all systems and unique, even if upper and lower case are the same.
+
+    With `suffix`, it replaces the suffixes.
+
+    >>> zip_names(["a.jpg", "A.jpg", "../x?.png", "con.gif"])
+    ['a.jpg', 'A (2).jpg', '.._x_.png', 'con_.gif']
+    """
+    used, safe = {MISSING}, []
+    for name in names:
+        stem, dot, end = _UNSAFE.sub("_", name).rpartition(".")
+        stem, end = (stem, dot + end[:16]) if stem else (end, "")
+        stem = stem[:MAX_STEM].strip(" ") or "picture"
+        stem += "_" * bool(_DEVICES.match(stem.partition(".")[0]) or stem.endswith("."))
+        end = (end if suffix is None else suffix).rstrip(" .")
+        count, tried = 1, stem + end
+        while tried.casefold() in used:
+            count += 1
+            tried = f"{stem} ({count}){end}"
+        used.add(tried.casefold())
+        safe.append(tried)
+    return safe
+
+
+def _date(seconds: float | None) -> tuple[int, int, int, int, int, int]:
+    """Return a time in the form of `zipfile`, in UTC; unknown times are the earliest one of the format."""
+    at = EARLIEST
+    if seconds is not None and EARLIEST.timestamp() <= seconds <= LATEST.timestamp():
+        at = datetime.fromtimestamp(seconds, UTC)
+    return at.year, at.month, at.day, at.hour, at.minute, at.second

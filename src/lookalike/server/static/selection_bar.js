@@ -1,0 +1,156 @@
+// The bar with the actions for the selected pictures.
+import { address, get, post } from "./api.js";
+import { forget, may } from "./collection.js";
+import { button, h } from "./dom.js";
+import { count, many } from "./format.js";
+import { attempt, confirm, dialog, note } from "./notify.js";
+import { go, link } from "./router.js";
+import { startSession } from "./start_session.js";
+
+const EXAMPLES = 100; // pictures that a session starts with, at most
+const ASKED = 50; // pictures whose predictions are the suggested classes
+const CHIPS = 8; // suggested classes
+
+/** Show the bar of a selection until the user leaves the view. */
+export function show(selection) {
+  const { ids, grid, inClass, signal } = selection;
+  if (selection.onchange || signal.aborted) return;
+  const summary = h("p", { class: "selected" });
+  const all = button(null, "", () => selection.all(), { class: "plain" });
+  const compare = button("duplicates", "Compare", () => go(link("compare", "", { id: [...ids] })), {
+    title: "Compare 2 to 4 pictures",
+  });
+  const judge = may("judge") && [
+    button("classes", "Label", () => label(selection, "Label"), { class: "main" }),
+    button("plus", "New class", () => label(selection, "New class")),
+    inClass && button("minus", `Remove from ${inClass}`, () => remove(selection)),
+    button("session", "Start a session", () => learn([...ids])),
+  ];
+  const bar = h(
+    "section",
+    { class: "select-bar", "aria-label": "Selected pictures" },
+    button("no", "Clear the selection", () => selection.clear(), { quiet: true, class: "plain" }),
+    summary,
+    all,
+    h(
+      "div",
+      { class: "scroll" },
+      judge,
+      compare,
+      button("duplicates", "Copy paths", () => attempt(() => copyPaths(ids))),
+      button("out", "Download", () => download(ids)),
+    ),
+  );
+  selection.onchange = () => {
+    if (!ids.size && bar.contains(document.activeElement)) grid.focus();
+    bar.hidden = !ids.size;
+    document.body.classList.toggle("selecting", ids.size > 0);
+    compare.disabled = ids.size < 2 || ids.size > 4;
+    summary.textContent = `${count(ids.size)} selected`;
+    all.lastChild.textContent = `Select all ${count(grid.total)}`;
+    all.hidden = ids.size >= grid.total;
+  };
+  signal.addEventListener("abort", () => {
+    bar.remove();
+    document.body.classList.remove("selecting");
+  });
+  document.getElementById("tray").after(bar);
+  selection.onchange();
+}
+
+/** Change the labels of the selected pictures, report it, and show the view again. */
+async function change(selection, verb, name, text) {
+  const answer = await post(`/classes/${verb}`, { name, items: [...selection.ids] });
+  selection.clear();
+  forget();
+  const words = `${text} ${answer.name}: ${many(answer.count, "picture")}.`;
+  if (answer.action) (await import("./undo.js")).noteUndo(words, answer.action);
+  else note(words);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+  return true;
+}
+
+async function label(selection, words) {
+  const examples = [...selection.ids].slice(0, ASKED).map((id) => ({ id }));
+  const chips = h("div", { class: "chips" });
+  const add = (name) => attempt(() => change(selection, "add", name, "Added to").then(() => box.close()));
+  const box = askName(`${words === "Label" ? words : `${words} with`} ${many(selection.ids.size, "picture")}`, words, add, chips);
+  if (words !== "Label") return;
+  const [classes, found] = await Promise.all([
+    get("/classes").catch(() => []),
+    post("/classify", { examples }).catch(() => []),
+  ]);
+  const votes = new Map();
+  for (const one of found) if (one.label) votes.set(one.label, (votes.get(one.label) ?? 0) + 1);
+  const rank = ({ name, pictures }) => (votes.get(name) ?? 0) * 1e9 + pictures;
+  classes.sort((a, b) => rank(b) - rank(a));
+  chips.append(
+    ...classes.slice(0, CHIPS).map(({ name }) =>
+      button(votes.has(name) ? "yes" : null, name, () => add(name), {
+        title: votes.has(name) ? `Suggested for ${many(votes.get(name), "picture")}` : null,
+      }),
+    ),
+  );
+}
+
+/** A dialog that asks for the name of a class. */
+export function askName(heading, words, act, ...content) {
+  const field = h("input", { type: "text", required: true, maxlength: 200, autocomplete: "off", list: "labels" });
+  const submit = (event) => {
+    event.preventDefault();
+    if (field.value.trim()) act(field.value.trim());
+  };
+  const send = h("p", { class: "actions" }, button(null, words, null, { type: "submit", class: "main" }));
+  const name = h("label", {}, h("span", {}, "Class name"), field);
+  const box = dialog(heading, h("form", { onsubmit: submit }, content, name, send));
+  field.focus();
+  return box;
+}
+
+function remove(selection) {
+  const { ids, inClass } = selection;
+  const act = () => change(selection, "remove", inClass, "Removed from");
+  confirm(`Remove from ${inClass}?`, `${many(ids.size, "picture")}. They stay in the collection.`, "Remove", act);
+}
+
+function learn(ids) {
+  if (ids.length > EXAMPLES) note(`The session starts with the first ${EXAMPLES} of them.`);
+  return startSession({ examples: ids.slice(0, EXAMPLES).map((id) => ({ id })) });
+}
+
+/** The URL of something about a selection. The server stores the ids first: a URL is too short for many of them. */
+async function stored(ids, what, query) {
+  const { selection } = await post("/selections", { items: [...ids] });
+  return address(`/selections/${selection}/${what}`, query);
+}
+
+async function copyPaths(ids) {
+  const text = await (await fetch(await stored(ids, "export", { format: "paths" }))).text();
+  try {
+    await navigator.clipboard.writeText(text);
+    note(`Copied the paths of ${many(ids.size, "picture")}.`);
+  } catch {
+    dialog("Paths", h("textarea", { rows: 12, readonly: true, "aria-label": "Paths" }, text)); // copying is not allowed
+  }
+}
+
+function download(ids) {
+  const choice = (words, what, query) => {
+    const save = async () => {
+      h("a", { href: await stored(ids, what, query), download: "" }).click();
+      box.close();
+    };
+    return button("out", words, () => attempt(save), { disabled: what === "zip" && ids.size > 10_000 });
+  };
+  const box = dialog(
+    `Download ${many(ids.size, "picture")}`,
+    h(
+      "div",
+      { class: "actions" },
+      choice("Original files (zip)", "zip", { size: "original" }),
+      choice("Screen size (zip)", "zip", { size: "screen" }),
+      choice("Table (CSV)", "export", { format: "csv" }),
+      choice("JSON", "export", { format: "json" }),
+    ),
+  );
+}
