@@ -126,6 +126,9 @@ def test_a_session_can_be_resumed(call, own, fish):
     assert "Round 2: found 2" in out
     assert "2 positive, 3 negative, 0 skipped." in out
     assert session_in(err) == session
+    code, again, err = call("feedback", "--resume", session, "--window", 5, answers="q\n")
+    assert "Round 2: found 2" in again  # the same round, without the answered question
+    assert re.findall(r"  \d/\d  .*", again)[0].split()[1:] == re.findall(r"  \d/\d  .*", out)[1].split()[1:]
     for more in ([fish], ["--label", "fish"], ["--not", fish], ["--space", "color"]):
         assert call("feedback", "--resume", session, *more)[0] == 2
     code, _, err = call("feedback", "--resume", "00000000")

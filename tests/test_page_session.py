@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, needs_browser, serve, shoot
+from browser import end, go, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -30,6 +30,20 @@ SLOW = """() => {
   window.fetch = (...call) => new Promise((done) => setTimeout(done, 400)).then(() => fetch(...call));
 }"""
 """Delay responses so that the page shows that it is loading."""
+
+
+def first(address, kind):
+    """The id of the first picture of a kind."""
+    with urllib.request.urlopen(f"{address}/api/v1/items?path=*/{kind}-000.jpg") as answer:
+        return json.load(answer)["items"][0]["id"]
+
+
+def start_session(address, **body):
+    """Start a session through the API."""
+    headers = {"Content-Type": "application/json", "X-Lookalike": "1"}
+    request = urllib.request.Request(f"{address}/api/v1/sessions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["id"]
 
 
 def examples(page, side):
@@ -71,8 +85,7 @@ def test_plus_and_minus_mark_pictures_and_keep_the_view_the_scroll_position_and_
 
 
 def test_an_example_of_a_search_keeps_the_focus_on_its_picture(site, address):
-    with urllib.request.urlopen(f"{address}/api/v1/items?path=*beach-000.jpg") as answer:
-        beach = json.load(answer)["items"][0]["id"]
+    beach = first(address, "beach")
     page = site.visit(f"search?with={beach}")
     tiles = page.locator(".grid [data-focus]")
     tiles.nth(2).focus()
@@ -87,3 +100,51 @@ def test_an_example_of_a_search_keeps_the_focus_on_its_picture(site, address):
     page.keyboard.press("Enter")
     expect(page.locator("#tray li")).to_have_count(1)
     assert page.evaluate("tray.contains(document.activeElement)")
+
+
+def test_an_opened_session_repeats_its_questions_and_shows_its_examples(site, address):
+    session = start_session(
+        address, examples=[{"id": first(address, "fish")}], without=[{"id": first(address, "house")}]
+    )
+    asked = "() => [...document.querySelectorAll('.judge [data-focus]')].map((one) => one.dataset.id)"
+    page = site.visit(f"session/{session}")
+    expect(page.locator(".judge .tile")).to_have_count(9)
+    expect(page.locator(".began li.yes img")).to_have_attribute("alt", "Positive example: fish-000.jpg")
+    expect(page.locator(".began li.no img")).to_have_attribute("alt", "Negative example: house-000.jpg")
+    questions = page.evaluate(asked)
+    page.locator(".judge .answers .no").nth(2).click()
+    expect(page.locator('.judge [data-mark="no"]')).to_have_count(1)
+    other = site.visit(f"session/{session}")  # another browser
+    expect(other.locator(".judge .tile")).to_have_count(9)
+    assert other.evaluate(asked) == questions
+    expect(other.locator(".timer")).to_contain_text("Round 1")
+    expect(other.locator('.judge [data-mark="no"]')).to_have_count(1)
+    expect(other.locator(".judge [data-focus]").first).to_be_focused()
+    go(other, "sessions")
+    expect(other.locator(f'.card[href$="session/{session}"]')).to_contain_text("1 round ")
+
+
+def test_the_bar_shows_the_share_found_of_the_likely_number_and_a_band_for_its_range(site, address):
+    page = site.visit("sessions")
+
+    def estimate(route):
+        answer = route.fetch().json()
+        route.fulfill(json=answer | {"estimate": {"value": 4, "low": 2, "high": 40}})
+
+    page.route("**/round", estimate)
+    go(page, "session/" + start_session(address, examples=[{"id": first(address, "fish")}]))
+    expect(page.locator(".gauge")).to_contain_text("1 of about 4")
+    expect(page.get_by_role("meter", name="Found")).to_have_attribute("aria-valuetext", "1 of about 4")
+    left, right = (
+        page.evaluate(
+            """end => Object.fromEntries(["track", "fill", "range"].map(
+                (name) => [name, document.querySelector(`.bar .${name}`).getBoundingClientRect()[end]]))""",
+            end,
+        )
+        for end in ("left", "right")
+    )
+    likely = right["track"] - left["track"]
+    assert (right["fill"] - left["fill"]) / likely == pytest.approx(1 / 4, abs=0.01)
+    assert (left["range"] - left["track"]) / likely == pytest.approx(2 / 4, abs=0.01)
+    assert right["range"] > right["track"]
+    expect(page.locator(".bar.open")).to_have_count(1)  # the band fades out, because 40 is far beyond its end

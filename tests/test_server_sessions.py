@@ -108,6 +108,19 @@ def test_a_session_goes_from_an_example_to_a_class(service, kinds):
     assert "finished" in error(service.client.post(f"/api/v1{address}/round", json={}), 422, "input")
 
 
+def test_a_resumed_round_repeats_the_questions(service, kinds):
+    session = service.post("/sessions", {"examples": [{"id": kinds["fish"][0]}]}, status=201)
+    assert [(one["item"]["id"], one["positive"]) for one in session["examples"]] == [(kinds["fish"][0], True)]
+    address = f"/sessions/{session['id']}"
+    played = service.post(f"{address}/round", {"window": 5})
+    service.post(f"{address}/marks", {"irrelevant": [played["questions"][0]["id"]]})
+    again = service.post(f"{address}/round", {"resume": True})
+    assert (again["number"], len(again["questions"])) == (1, 5)
+    assert [item["id"] for item in again["questions"]] == [item["id"] for item in played["questions"]]
+    assert service.get(address)["rounds"] == 1
+    assert service.post(f"{address}/round", {})["number"] == 2
+
+
 def test_an_explanation_has_the_margin_the_nearest_marks_and_the_matching_part(service, kinds):
     session = service.post(
         "/sessions", {"examples": [{"id": one} for one in kinds["sunset"][:3]], "without": [{"id": kinds["house"][0]}]},

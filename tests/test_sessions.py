@@ -233,6 +233,39 @@ def test_a_session_asks_learns_and_remembers(own, pictures):
     assert session.summary.rounds == 3  # a ranking is not a round
 
 
+def test_resuming_repeats_the_questions_of_the_last_round_and_is_not_a_round(own, pictures):
+    session = own.session(pictures / "fish" / "fish-000.jpg")
+    first = session.resume(k=10, window=4)  # a new session: the first round
+    assert (first.number, len(first.questions)) == (1, 4)
+    session.mark(irrelevant=first.questions[1].id)
+    again = own.session(id=session.id).resume(k=10, window=6)
+    assert (again.number, again.questions) == (1, first.questions)
+    assert first.questions[1].id not in [result.id for result in again.best]  # the ranking is current
+    assert session.summary.rounds == 1
+    assert session.resume(filter=Filter(path="*")).questions == first.questions
+    house = session.resume(window=2, filter=Filter(path="*/house/*"))  # the old questions do not pass the filter
+    assert house.number == 2
+    own.remove(*[item.id for item in house.questions[:1]])
+    assert session.resume().questions == house.questions[1:]
+    own.remove(*[item.id for item in house.questions[1:]])
+    assert session.resume().number == 3
+    session.finish("fish")
+    with pytest.raises(InputError, match="finished"):
+        session.resume()
+
+
+def test_a_session_lists_the_examples_that_it_started_from(own, pictures, tmp_path):
+    draw_folder(tmp_path / "more", per_kind=1, random_state=9)
+    outside = tmp_path / "more" / "fish" / "fish-000.jpg"
+    fish, house = ids_of(own, "fish")[0], ids_of(own, "house")[0]
+    session = own.session([fish, outside, own.vectors()[1][3]], without=house)
+    session.mark(irrelevant=fish)
+    assert [(one.positive, one.name) for one in session.examples] == [
+        (True, None), (True, str(outside)), (True, None), (False, None)
+    ]  # fmt: skip
+    assert [session.examples[place].id for place in (0, 2, 3)] == [fish, None, house]
+
+
 def test_a_session_starts_from_many_kinds_of_examples(own, pictures, tmp_path):
     draw_folder(tmp_path / "more", per_kind=1, random_state=9)
     outside = tmp_path / "more" / "fish" / "fish-000.jpg"

@@ -287,7 +287,7 @@ class Dialogue:
         if self.session.summary.state != "finished" and rounds != 0:
             played = 0
             while rounds is None or played < rounds:
-                found = self.session.round(self.k, self.window, filter=self.filter)
+                found = self._next_round(is_first=played == 0)
                 self._print_round(found)
                 action = self._ask(found.questions) if found.questions else self._ask_what_next()
                 if action != "next":
@@ -295,6 +295,16 @@ class Dialogue:
                 played += 1
         self._print_best(self.session.best(self.k, filter=self.filter))
         return "done"
+
+    def _next_round(self, is_first: bool) -> "Round":
+        """Repeat the last round of a resumed session without the answered questions, or run the next round."""
+        if is_first:
+            found = self.session.resume(self.k, self.window, filter=self.filter)
+            marks = self.session.marks
+            open_questions = [item for item in found.questions if item.id not in marks]
+            if open_questions or not found.questions:
+                return dataclasses.replace(found, questions=open_questions)
+        return self.session.round(self.k, self.window, filter=self.filter)
 
     def _ask(self, questions: list["Item"]) -> str:
         """Ask about each picture in turn; undo returns to the picture whose mark it removed."""

@@ -60,6 +60,7 @@ from .sessions import Finished as Finished
 from .sessions import Round as Round
 from .sessions import Session as Session
 from .sessions import SimulatedRound as SimulatedRound
+from .sessions import StartExample as StartExample
 from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space

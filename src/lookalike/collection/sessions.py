@@ -57,6 +57,15 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class StartExample:
+    """An example that a session started from."""
+
+    id: int | None  # None for an example that was never in the collection
+    positive: bool  # or a negative example
+    name: str | None  # of an example that was not in the collection; None for a vector, such as that of words
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The outcome of a finished session."""
 
@@ -127,6 +136,13 @@ class Session:
         return self._log.marks(self.id)
 
     @property
+    def examples(self) -> list[StartExample]:
+        """The examples that the session started from, positive ones first."""
+        marked = [StartExample(item, kind == "relevant", None) for item, kind in self._log.first_marks(self.id).items()]
+        external = [StartExample(one.item, one.positive, one.origin) for one in self._log.external_examples(self.id)]
+        return sorted([*marked, *external], key=lambda example: not example.positive)
+
+    @property
     def log(self) -> list[Event]:
         """All events, in order: pictures that were shown, marked and unmarked."""
         return self._log.log(self.id)
@@ -139,11 +155,42 @@ class Session:
         self._log.check_open(self.id)
         before = self.summary.rounds
         outcome, items, notes = self._run_round(k, window, filter, effort, turn=before)
+        questions = [items[item] for item in outcome.questions.tolist() if item in items]
+        number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
+        return self._make_round(number, questions, outcome, items, notes)
+
+    def resume(
+        self, k: int = 50, window: int = 9, *, filter: Filter | None = None, effort: float | str | None = None
+    ) -> Round:
+        """Return the last round again: its number and its questions, answered or not, and a current ranking.
+
+        Runs the first round of a new session, and a new round if none of the questions is left, or one does not pass
+        the filter.
+        """
+        check_count("window", window)
+        self._log.check_open(self.id)
+
+        def read() -> list[Item]:
+            asked = self._log.questions(self.id)
+            items = self._store.items.get(asked)
+            present = [item for item in asked if item in items]
+            if filter is not None and not np.isin(present, select(self._store, filter)).all():
+                return []
+            return [items[item] for item in present]
+
+        questions = self._store.read_consistently(read)
+        if not questions:
+            return self.round(k, window, filter=filter, effort=effort)
+        number = self.summary.rounds
+        outcome, items, notes = self._run_round(k, len(questions), filter, effort, turn=number)
+        return self._make_round(number, questions, outcome, items, notes)
+
+    def _make_round(
+        self, number: int, questions: list[Item], outcome: "RoundOutcome", items: dict[int, Item], notes: list[str]
+    ) -> Round:
         if outcome.presumed:
             serve = "serves as a negative" if outcome.presumed == 1 else "serve as negatives"
             notes.append(f"Few negative examples so far; {many(outcome.presumed, 'random picture')} {serve}.")
-        questions = [items[item] for item in outcome.questions.tolist() if item in items]
-        number = self._log.show(self.id, [item.id for item in questions], author=self.author) if questions else before
         return Round(
             number=number,
             best=_results(outcome, items),

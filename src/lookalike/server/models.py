@@ -327,6 +327,9 @@ class MarksIn(RequestModel):
 class RoundIn(RequestModel):
     """Numbers of results (`k`) and questions (`window`) of a round, and a filter."""
 
+    resume: bool = Field(
+        False, description="Return the last round again: its number and its questions, with a current ranking."
+    )
     k: int = Field(50, ge=1, le=MAX_ITEMS)
     window: int = Field(9, ge=1, le=100)
     filter: FilterIn = Field(default_factory=FilterIn)
@@ -361,9 +364,17 @@ class SessionSummaryOut(TypedDict):
     label: str | None
 
 
+class StartExampleOut(TypedDict):
+    """An example that a session started from. `item` is null for an example that is not in the collection."""
+
+    item: ItemOut | None
+    positive: bool
+
+
 class SessionOut(SessionSummaryOut):
     """A session with the ids of its marked items."""
 
+    examples: Annotated[list[StartExampleOut], Field(description="At most 12 of those that it started from.")]
     relevant: list[str]
     irrelevant: list[str]
     skipped: list[str]

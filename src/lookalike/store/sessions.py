@@ -185,6 +185,19 @@ class Sessions:
         with self._db.reading() as db:
             return dict(db.execute("SELECT item, kind FROM marks WHERE session = ? ORDER BY event", [session]))
 
+    def first_marks(self, session: str) -> dict[int, Kind]:
+        """Return the marks that a session started from, even those that changed later."""
+        query = "SELECT item, kind FROM events WHERE session = ? AND step = 0 ORDER BY id"
+        with self._db.reading() as db:
+            return dict(db.execute(query, [session]))
+
+    def questions(self, session: str) -> list[int]:
+        """Return the items that the last round showed, in order; empty before the first round."""
+        last = "SELECT max(round) FROM events WHERE session = :id AND kind = 'shown'"
+        query = f"SELECT item FROM events WHERE session = :id AND kind = 'shown' AND round = ({last}) ORDER BY position"
+        with self._db.reading() as db:
+            return [item for (item,) in db.execute(query, {"id": session})]
+
     def external_examples(self, session: str) -> list[ExternalExample]:
         """Return the external examples that a session started from."""
         query = "SELECT wanted, vector, feature, item, origin FROM outsiders WHERE session = ? ORDER BY number"

@@ -29,6 +29,7 @@ from lookalike.server.models import (
     SessionOut,
     SessionPath,
     SessionSummaryOut,
+    StartExampleOut,
     UndoneOut,
 )
 from lookalike.server.problems import Problem, json_response, not_found
@@ -36,6 +37,8 @@ from lookalike.server.service import Service, needs_role, parse_ids, person_of, 
 
 router = APIRouter(prefix="/api/v1/sessions", tags=["sessions"], dependencies=[Depends(needs_role("view"))])
 JUDGE = [Depends(needs_role("judge"))]
+MAX_EXAMPLES = 12
+"""Number of a session's first examples in a response."""
 
 
 @router.get("", response_model=list[SessionSummaryOut])
@@ -62,7 +65,7 @@ async def start(request: Request, asked: SessionIn) -> Response:
             name=asked.name,
             author=person.name,
         )
-        return _session_json(session)
+        return _session_json(service, session, person)
 
     return json_response(await service.lanes.run(request, create), 201)
 
@@ -71,7 +74,9 @@ async def start(request: Request, asked: SessionIn) -> Response:
 async def one_session(request: Request, id: SessionPath) -> Response:
     """Return one session with its marks."""
     service, person = service_of(request), person_of(request)
-    return json_response(await service.lanes.run(request, lambda _: _session_json(_open(service, id, person))))
+    return json_response(
+        await service.lanes.run(request, lambda _: _session_json(service, _open(service, id, person), person))
+    )
 
 
 @router.delete("/{id}", response_model=SessionOut, dependencies=JUDGE)
@@ -80,7 +85,7 @@ async def delete(request: Request, id: SessionPath) -> Response:
     service, person = service_of(request), person_of(request)
 
     def remove(_: object) -> SessionOut:
-        deleted = _session_json(_open_own(service, id, person))
+        deleted = _session_json(service, _open_own(service, id, person), person)
         service.collection.remove_session(id)
         return deleted
 
@@ -95,7 +100,7 @@ async def mark(request: Request, id: SessionPath, asked: MarksIn) -> Response:
     def save_marks(_: object) -> SessionOut:
         session = _open_own(service, id, person)
         session.mark(*(parse_ids(ids) for ids in (asked.relevant, asked.irrelevant, asked.skip)))
-        return _session_json(session)
+        return _session_json(service, session, person)
 
     return json_response(await service.lanes.run(request, save_marks))
 
@@ -108,19 +113,23 @@ async def undo(request: Request, id: SessionPath) -> Response:
     def undo_step(_: object) -> UndoneOut:
         session = _open_own(service, id, person)
         undone: dict[str, str] = {format_id(item): kind for item, kind in session.undo().items()}
-        return UndoneOut(undone=undone, session=_session_json(session))
+        return UndoneOut(undone=undone, session=_session_json(service, session, person))
 
     return json_response(await service.lanes.run(request, undo_step))
 
 
 @router.post("/{id}/round", response_model=RoundOut, dependencies=JUDGE, summary="Run Round")
 async def play(request: Request, id: SessionPath, asked: RoundIn) -> Response:
-    """Run a feedback round: learn from the marks, and return the ranking and the next questions."""
+    """Run a feedback round: learn from the marks, and return the ranking and the next questions.
+
+    With `resume`, the response repeats the last round, and its questions stay the same until the next round.
+    """
     service, person = service_of(request), person_of(request)
 
     def learn(_: object) -> RoundOut:
         session = _open_own(service, id, person)
-        played = session.round(asked.k, asked.window, filter=asked.filter.to_filter(person))
+        run = session.resume if asked.resume else session.round
+        played = run(asked.k, asked.window, filter=asked.filter.to_filter(person))
         return _round_json(service, session, played, person)
 
     return json_response(await service.lanes.run(request, learn, lane="learn"))
@@ -232,12 +241,18 @@ def _summary_json(summary: Summary) -> SessionSummaryOut:
     )
 
 
-def _session_json(session: Session) -> SessionOut:
+def _session_json(service: Service, session: Session, person: Person) -> SessionOut:
+    examples = session.examples[:MAX_EXAMPLES]
+    items = service.items_by_id([one.id for one in examples if one.id is not None], person)
     ids: dict[str, list[str]] = {"relevant": [], "irrelevant": [], "skip": []}
     for item, mark in session.marks.items():
         ids[mark].append(format_id(item))
     return SessionOut(
         **_summary_json(session.summary),
+        examples=[
+            StartExampleOut(item=None if one.id is None else items.get(one.id), positive=one.positive)
+            for one in examples
+        ],
         relevant=ids["relevant"],
         irrelevant=ids["irrelevant"],
         skipped=ids["skip"],

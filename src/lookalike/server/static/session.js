@@ -1,9 +1,9 @@
 // The view of a feedback session: the pictures to mark and the best so far.
-import { get } from "./api.js";
+import { get, thumbnail } from "./api.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { bar, body, filtered } from "./filters.js";
-import { many, seconds } from "./format.js";
+import { many, seconds, title } from "./format.js";
 import { keys } from "./keyboard.js";
 import { markTile } from "./mark_tile.js";
 import { attempt, note, say } from "./notify.js";
@@ -74,7 +74,7 @@ class SessionView {
       },
       signal,
     );
-    this.element.addEventListener("shown", () => (state.round ? this.questions.focus() : this.next()), { once: true });
+    this.element.addEventListener("shown", () => this.next(true), { once: true });
     this.#fill();
   }
 
@@ -182,13 +182,13 @@ class SessionView {
     this.questions.targets.find((target) => target.dataset.id === ids[0])?.focus();
   }
 
-  async next() {
+  async next(resume = false) {
     if (this.playing) return;
     this.playing = true;
     this.nextButton.disabled = true;
     const late = setTimeout(() => (this.busy.hidden = false), 300);
     const done = await attempt(async () => {
-      await this.state.next(this.signal);
+      await this.state.next(this.signal, resume);
       return true;
     });
     clearTimeout(late);
@@ -219,6 +219,25 @@ class SessionView {
 
 const total = (parts) => Object.values(parts).reduce((sum, part) => sum + part, 0);
 
+const SHOWN = 4; // examples that the session began with
+
+/** The examples that the session began with, as small pictures. */
+function began({ examples }) {
+  const known = examples.filter(({ item }) => item);
+  const rest = examples.length - Math.min(known.length, SHOWN);
+  const one = ({ item, positive }) => {
+    const words = `${positive ? "Positive" : "Negative"} example: ${title(item)}`;
+    const img = h("img", { src: thumbnail(item.id, 128), alt: words, width: 44, height: 44 });
+    return h("li", { class: positive ? "yes" : "no" }, h("a", { href: link("item", item.id), title: words }, img));
+  };
+  return h(
+    "ul",
+    { class: "began", role: "list", "aria-label": "Began with" },
+    known.slice(0, SHOWN).map(one),
+    rest > 0 && h("li", { class: "quiet" }, known.length ? `+ ${rest}` : "Began with words or another picture"),
+  );
+}
+
 /** The questions on the left, the best so far on the right. */
 function layout(view) {
   const { session } = view.state;
@@ -240,7 +259,7 @@ function layout(view) {
   return h(
     "div",
     { class: "view desk" },
-    lead(name || "Untitled session", null, {
+    lead(name || "Untitled session", began(session), {
       up: "sessions",
       tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, view.nameButton)],
     }),

@@ -6,7 +6,9 @@ import { MARKS } from "./tile.js";
 
 const MARK_BY_KIND = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
 
-/** Show "You have found 12 of about 25 like this", with a bar that also shows the bounds of the estimate. */
+const REACH = 1.4; // the band ends here, as a multiple of the likely number, even if the estimate is higher
+
+/** Show "You have found 12 of about 25 like this": a bar that is full at 25, and a band for the range of the estimate. */
 export function gauge(place, state) {
   const { found, round } = state;
   const estimate = round?.estimate;
@@ -30,11 +32,12 @@ export function gauge(place, state) {
       "aria-valuetext": `${found} of about ${value}`,
     },
     h("span", { class: "range" }),
-    h("span", { class: "fill" }),
+    h("span", { class: "track" }, h("span", { class: "fill" })),
   );
-  const total = Math.max(high, 1);
-  bar.style.setProperty("--found", `${(100 * found) / total}%`);
-  bar.style.setProperty("--low", `${(100 * low) / total}%`);
+  const most = Math.max(1, Math.min(high, REACH * value)); // at the right end
+  const shares = { found: found / Math.max(value, 1), likely: value / most, low: low / most };
+  for (const [name, share] of Object.entries(shares)) bar.style.setProperty(`--${name}`, `${100 * share}%`);
+  bar.classList.toggle("open", high > most);
   const range = low === high ? `${count(low)} in total` : `${count(low)} to ${count(high)} in total`;
   place.replaceChildren(
     h("p", {}, "You have found ", h("b", {}, count(found)), " of about ", h("b", {}, count(value)), " like this"),

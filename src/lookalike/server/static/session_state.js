@@ -10,8 +10,7 @@ export class SessionState extends EventTarget {
     super();
     this.body = body; // the filter of the rounds
     this.sending = Promise.resolve();
-    this.slot = `lookalike.round.${session.id}.${JSON.stringify(body)}`;
-    this.round = loadRound(this.slot);
+    this.round = null;
     this.#load(session);
   }
 
@@ -52,13 +51,12 @@ export class SessionState extends EventTarget {
     }).then(() => ids);
   }
 
-  /** Run the next round. */
-  next(signal) {
+  /** Run the next round; with `resume`, repeat the last one, whose questions stay until they are answered. */
+  next(signal, resume = false) {
     return this.#queue(async () => {
-      const round = await post(`/sessions/${this.session.id}/round`, { k: 60, window: 9, filter: this.body }, signal);
-      this.round = round;
-      this.session.rounds = round.number;
-      saveRound(this.slot, round);
+      const asked = { k: 60, window: 9, filter: this.body, resume };
+      this.round = await post(`/sessions/${this.session.id}/round`, asked, signal);
+      this.session.rounds = this.round.number;
       this.#changed();
     });
   }
@@ -66,7 +64,6 @@ export class SessionState extends EventTarget {
   finish(name) {
     return this.#queue(async () => {
       this.finished = await post(`/sessions/${this.session.id}/finish`, { name });
-      sessionStorage.removeItem(this.slot);
     }).then(() => this.finished);
   }
 
@@ -78,22 +75,5 @@ export class SessionState extends EventTarget {
       this.#changed();
     });
     return turn;
-  }
-}
-
-// The last round is stored in this tab, so that returning to a session or reloading it does not start a new round.
-function loadRound(slot) {
-  try {
-    return JSON.parse(sessionStorage.getItem(slot));
-  } catch {
-    return null;
-  }
-}
-
-function saveRound(slot, round) {
-  try {
-    sessionStorage.setItem(slot, JSON.stringify(round));
-  } catch {
-    // storage is full or not allowed: a reload starts a new round
   }
 }
