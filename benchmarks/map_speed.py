@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 from sklearn.neighbors import NearestNeighbors
 
-from lookalike.collection.overview import lay_out
+from lookalike.index.layout import lay_out
 from lookalike.registry import create
 
 

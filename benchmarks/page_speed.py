@@ -1,4 +1,4 @@
-"""Speed of the grid on a large collection: seconds until the first pictures are there, and blank tiles after scrolling.
+"""Speed of the grid on a large collection: seconds until the first pictures are loaded, and blanks after scrolling.
 
     .venv/bin/python benchmarks/page_speed.py [--pictures 100000] [--folder FOLDER] [--address URL]
 
@@ -37,7 +37,7 @@ FIRST = """() => new Promise((done) => {
   };
   look();
 })"""
-"""Seconds from the start of loading until all visible pictures are there."""
+"""Seconds from the start of loading until all visible pictures are loaded."""
 
 SCROLL = """async ([from, to, steps]) => {
   const frame = () => new Promise(requestAnimationFrame);

@@ -285,7 +285,7 @@ def _wrong_types(random: np.random.Generator) -> Iterator[tuple[str, bytes]]:
     yield ".png", b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>'
     yield ".gif", archive.getvalue()
     yield ".jpg", b"\x1f\x8b\x08" + bytes(40)
-    yield ".heic", b"\0\0\0\x18ftypisom" + bytes(100)  # a video
+    yield ".avif", b"\0\0\0\x18ftypisom" + bytes(100)  # a video
     yield ".jpg", b"\x80\x04K\x01."  # a pickle
     yield ".jpg", b"\xff\xd8"
     for _ in range(6):

@@ -1,6 +1,8 @@
 """Adding files whose pictures are already in the collection."""
 
+import contextlib
 import shutil
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from PIL import Image
 
 from lookalike.collection import adding, chain
 from lookalike.images import sources, workers
+from lookalike.store.schema import row_digest
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -46,6 +49,29 @@ def test_copied_and_moved_files_are_linked_without_decoding_them(collection, fol
     report = collection.refresh()
     assert (outcomes(report), report.skipped) == ({"known": N, "moved": N}, {})
     assert [len(item.paths) for item in collection.items()] == [2] * N
+
+
+def test_camera_data_is_stored_and_a_refresh_adds_it_to_older_collections(collection, tmp_path, monkeypatch):
+    exif = Image.Exif()
+    exif[0x0110] = "Pixel 8"
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", exif=exif)
+    Image.new("RGB", (8, 9)).save(tmp_path / "b.png")
+    collection.add(tmp_path, recipes=COLOR)
+    stored = {item.id: item.exif for item in collection.items()}
+    assert sorted(one.camera or "" for one in stored.values()) == ["", "Pixel 8"]
+
+    with contextlib.closing(sqlite3.connect(collection.path / "catalogue.sqlite")) as db:
+        db.create_function("row_digest", -1, row_digest)
+        db.execute("DELETE FROM exif")  # as after an upgrade
+        db.commit()
+    assert [item.exif for item in collection.items()] == [None, None]
+    monkeypatch.setattr(workers, "read", None)  # decoding would be an error
+    assert outcomes(collection.add(tmp_path)) == {"known": 2}
+    report = collection.refresh()
+    assert (outcomes(report), report.skipped) == ({"known": 2}, {})
+    assert report.notes == ["The camera data of 2 known pictures was read, for filters."]
+    assert {item.id: item.exif for item in collection.items()} == stored
+    assert collection.refresh().notes == []
 
 
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "zip"])
@@ -88,9 +114,9 @@ def test_a_file_with_the_id_of_a_different_picture_is_skipped(collection, folder
         path.unlink()
     if known:
         collection.add(folder / "000.bmp", recipes=COLOR)
-    for _ in range(2):  # the reason is stored
+    for name in ("skipped", "known_skipped"):  # the reason is stored
         report = collection.add(folder, recipes=COLOR)
-        ((path, reason),) = report.skipped.items()
+        ((path, reason),) = getattr(report, name).items()
         assert path == str(folder / "001.bmp")
         assert "belongs to a different picture" in reason
     assert [item.paths for item in collection.items()] == [[str(folder / "000.bmp")]]

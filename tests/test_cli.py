@@ -184,9 +184,40 @@ def test_skipped_files_are_listed_with_reasons_and_the_exit_code_is_1(
     assert line.startswith(f"skipped: {folder}/broken.jpg: ")
     assert len(line) > len(f"skipped: {folder}/broken.jpg: ")
     again = call("-c", tmp_path / "c", "refresh", "--json")
-    assert again.code == 1
-    assert list(again.json["skipped"]) == [f"{folder}/broken.jpg"]
-    assert again.json["known"] == 1
+    assert (again.code, again.json["known"], again.json["skipped"]) == (0, 1, {})  # nothing new is wrong
+    assert list(again.json["known_skipped"]) == [f"{folder}/broken.jpg"]
+    (folder / "broken.jpg").write_bytes(first.read_bytes()[:200])
+    changed = call("-c", tmp_path / "c", "refresh", "--json")
+    assert (changed.code, list(changed.json["skipped"])) == (1, [f"{folder}/broken.jpg"])
+
+
+def test_files_of_other_types_are_counted_and_skipped_files_are_listed_on_request(
+    call: Callable[..., Outcome], first: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    shutil.copy(first, folder / "good.jpg")
+    (folder / "broken.jpg").write_bytes(b"")
+    for name in ("a.mp4", "b.MP4", "c.txt", "d.xmp", "Thumbs.db", ".DS_Store"):
+        (folder / name).touch()
+    sentence = "3 files of types Lookalike does not read: .mp4 2, .txt 1."
+    assert sentence in call("-c", tmp_path / "c", "add", folder, "--recipe", "color").out.splitlines()
+    again = call("-c", tmp_path / "c", "refresh").out.splitlines()
+    assert again[0].startswith("0 added, 1 unchanged, 0 skipped in ")
+    assert again[1:] == [
+        sentence,
+        f"1 file skipped as before. Run: lookalike -c {tmp_path}/c stats --skipped",
+    ]
+    listed = call("-c", tmp_path / "c", "stats", "--skipped")
+    assert (listed.code, listed.out) == (0, f"{folder}/broken.jpg: it is empty\n{sentence}\n")
+    as_json = call("-c", tmp_path / "c", "stats", "--skipped", "--json").json
+    assert as_json == {"skipped": {f"{folder}/broken.jpg": "it is empty"}, "other_types": {".mp4": 2, ".txt": 1}}
+    assert sentence in call("-c", tmp_path / "c", "stats").out.splitlines()
+    (folder / "broken.jpg").unlink()
+    for name in ("a.mp4", "b.MP4", "c.txt"):
+        (folder / name).unlink()
+    call("-c", tmp_path / "c", "refresh")
+    assert call("-c", tmp_path / "c", "stats", "--skipped").out == "0 files skipped.\n"
 
 
 def test_remove_and_refresh_and_compact_and_verify(

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFile, features
+from PIL.TiffImagePlugin import IFDRational
 
 from hostile import chunk, encode, formats, grey_tiff, picture, png, tiff
 from lookalike.errors import ImageError
-from lookalike.images.decoding import identify, read, to_rgb
+from lookalike.images.decoding import identify, read, read_exif, to_rgb
 from lookalike.images.files import LIMITS, Limits
+from lookalike.types import Exif
 
 RANDOM = np.random.default_rng(0)
 FILES = formats(RANDOM)
@@ -221,6 +223,55 @@ def test_the_time_a_picture_was_taken_is_read():
     assert read(FILES["plain.png"]).taken_at is None
 
 
+CAMERA = {0x010F: "NIKON CORPORATION", 0x0110: "NIKON D90\0\0"}
+DETAILS = {0x829A: IFDRational(1, 200), 0x829D: 2.8, 0x8827: (400, 400), 0x920A: 35.0, 0xA434: " 35 mm\n f/1.8 "}
+PLACE = {1: "S", 2: (33.0, 51.0, 54.5148), 3: "E", 4: (151.0, 12.0, 35.64)}
+FOUND = Exif("NIKON D90", "35 mm f/1.8", 0.005, 2.8, 400, 35.0, -33.865143, 151.2099)
+
+
+def with_exif(format="JPEG", *, camera=CAMERA, details=DETAILS, gps=PLACE):
+    exif = Image.Exif()
+    exif.update(camera)
+    exif.get_ifd(0x8769).update(details)
+    exif.get_ifd(0x8825).update(gps)
+    exif[0x8769] = exif[0x8825] = 0  # otherwise Pillow does not write these parts to a TIFF
+    return encode(SAMPLE, format, exif=exif)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+def test_camera_data_is_read_with_and_without_decoding(format):
+    data = with_exif(format)
+    assert read(data).exif == read_exif(data) == FOUND
+
+
+def test_files_without_camera_data_have_none():
+    assert read(FILES["plain.png"]).exif == read_exif(FILES["plain.png"]) == Exif()
+    assert read_exif(b"text") == read_exif(b"") == Exif()
+
+
+@pytest.mark.parametrize(
+    ("tags", "name", "value"),
+    [
+        ({"camera": {0x0110: "x" * 9_999}}, "camera", "x" * 100),
+        ({"camera": {0x0110: "a\x1b[31mb\tc\x07"}}, "camera", "a [31mb c"),
+        ({"camera": {0x010F: "\0", 0x0110: " \n"}}, "camera", None),
+        ({"camera": {0x010F: "Acme"}}, "camera", "Acme"),
+        ({"camera": {0x010F: "Acme", 0x0110: "X1"}}, "camera", "Acme X1"),
+        ({"details": {0x829A: IFDRational(1, 0)}}, "exposure_s", None),
+        ({"details": {0x829A: 1e9}}, "exposure_s", None),
+        ({"details": {0x829D: -2.0}}, "aperture", None),
+        ({"details": {0x8827: 0}}, "iso", None),
+        ({"gps": PLACE | {2: (91.0, 0.0, 0.0)}}, "latitude", None),
+        ({"gps": PLACE | {2: (IFDRational(0, 0), 0.0, 0.0)}}, "longitude", None),
+        ({"gps": {1: "N", 2: (0.0, 0.0, 0.0), 3: "E", 4: (0.0, 0.0, 0.0)}}, "latitude", None),
+        ({"gps": {2: (1.0, 2.0, 3.0)}}, "latitude", None),
+    ],
+)
+def test_hostile_camera_data_is_shortened_or_left_out(tags, name, value):
+    data = with_exif(**tags)
+    assert getattr(read(data).exif, name) == getattr(read_exif(data), name) == value
+
+
 def test_an_id_has_63_bits_and_depends_on_the_content():
     ids = {identify(bytes([i])) for i in range(200)}
     assert len(ids) == 200
@@ -292,7 +343,7 @@ def test_the_reason_names_the_problem(data, reason):
 def test_a_heic_picture_needs_a_package():
     if "HEIF" in Image.OPEN:
         pytest.skip("pillow-heif is installed")
-    with pytest.raises(ImageError, match="install pillow-heif"):
+    with pytest.raises(ImageError, match=r"install: pip install 'lookalike\[heic\]'"):
         read(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
 
 

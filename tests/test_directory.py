@@ -34,6 +34,7 @@ from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.schema import CATALOGUE, JOBS, JUDGEMENTS
+from lookalike.types import Exif
 from store_worker import DIM, add, do, rows_for, state_after
 from waiting import TIMEOUT_S
 
@@ -756,6 +757,22 @@ def test_golden_v7(tmp_path: Path) -> None:
     assert store.vectors.verify("color()", lambda *_: None) == []
     assert not (store.path / "vectors" / "color-1.npy").exists()
     assert store.judgements.classes.rename(name, "large") == 2
+    assert store.verify() == []
+    store.close()
+
+
+def test_golden_v10(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / "v10", tmp_path / "c")
+    store = Store(tmp_path / "c")
+    assert store.verify() == []
+    full = Exif("Canon EOS 5D", "größe", 0.005, 2.8, 400, 50.0, -33.865143, 151.2099)
+    found = store.items.get([3, 141, 142, 2**63 - 1])
+    assert [item.exif for item in found.values()] == [full, Exif(camera="Pixel 8"), Exif(), None]
+    assert store.items.without_exif().tolist() == [2**63 - 1]
+    with store.writer(), store.transaction():  # it is writable
+        store.items.set_exif({3: Exif(), 2**63 - 1: full})
+        store.remove([141])
+    assert {item: one.exif for item, one in store.items.get([3, 2**63 - 1]).items()} == {3: full, 2**63 - 1: full}
     assert store.verify() == []
     store.close()
 

@@ -150,6 +150,38 @@ def test_the_image_is_the_original_file(service):
         assert answer.content == file.read()
 
 
+def test_a_screen_sized_copy_is_upright_and_in_a_format_that_browsers_display(tmp_path):
+    folder = tmp_path / "few"
+    folder.mkdir()
+    turned = Image.Exif()
+    turned[0x0112] = 6  # a quarter turn
+    Image.effect_noise((2400, 1200), 90).convert("RGB").save(folder / "a.jpg", exif=turned, quality=95)
+    Image.new("RGB", (2000, 1000), "green").save(folder / "b.tiff")
+    Image.new("RGB", (400, 300), "red").save(folder / "c.png")
+    with Collection(tmp_path / "c", create=True) as made:
+        made.add(folder, recipes="color", workers=1)
+    with running(tmp_path / "c") as service:
+        items = {item["name"]: item for item in service.get("/items")["items"]}
+
+        def ask(name, **options):
+            return service.client.get(f"/api/v1/items/{items[name]['id']}/image", params={"side": 1600}, **options)
+
+        photo = ask("a.jpg")
+        assert Image.open(io.BytesIO(photo.content)).size == (800, 1600)
+        assert len(photo.content) < items["a.jpg"]["bytes"]
+        assert service.app.service.thumbnails.peek((items["a.jpg"]["id"], 1600)) == photo.content  # cached
+        assert ask("a.jpg", headers={"If-None-Match": photo.headers["etag"]}).status_code == 304
+        assert ask("b.tiff").headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(ask("b.tiff").content)).size == (1600, 800)
+        assert ask("c.png").content == (folder / "c.png").read_bytes()  # small enough: no copy
+        original = service.client.get(f"/api/v1/items/{items['a.jpg']['id']}/image")
+        assert original.content == (folder / "a.jpg").read_bytes()
+        assert original.headers["etag"] != photo.headers["etag"]
+        for side in (5, 5000):
+            address = f"/api/v1/items/{items['a.jpg']['id']}/image"
+            error(service.client.get(address, params={"side": side}), 422, "input")
+
+
 def test_a_region_is_cropped(service):
     item = service.get("/items", params={"limit": 1})["items"][0]
     answer = service.client.get(f"/api/v1/items/{item['id']}/region", params={"box": "0,0,0.5,0.25", "side": 200})
@@ -315,3 +347,20 @@ def test_paging_rejects_invalid_arguments(shelf):
         assert collection.page(offset=10**9).items == []
         with pytest.raises(InputError, match="No item"):
             collection.read(0)
+
+
+def test_files_that_are_not_in_the_collection_are_counted_and_listed(service, shelf, tmp_path):
+    assert service.get("/not-indexed") == {"skipped": [], "n_skipped": 0, "other_types": {}, "summary": ""}
+    assert service.get("/collection")["not_indexed"] == 0
+    (tmp_path / "new").mkdir()
+    for name in ("broken.jpg", "film.mp4"):
+        (tmp_path / "new" / name).touch()
+    own = copy_shelf(shelf, tmp_path)
+    with Collection(own) as collection:
+        collection.add(tmp_path / "new")
+    with running(own) as served:
+        seen = served.get("/not-indexed")
+        assert seen["skipped"] == [{"path": f"{tmp_path}/new/broken.jpg", "reason": "it is empty"}]
+        assert (seen["n_skipped"], seen["other_types"]) == (1, {".mp4": 1})
+        assert seen["summary"] == "1 file of a type Lookalike does not read: .mp4 1."
+        assert served.get("/collection")["not_indexed"] == 2

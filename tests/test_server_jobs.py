@@ -184,6 +184,11 @@ def test_a_job_can_be_cancelled(service):
 
 
 def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(service):
+    none = [
+        {"tier": "identical", "groups": 0},
+        *({"tier": tier, "groups": None} for tier in ("same", "edited", "alike")),
+    ]
+    assert service.get("/duplicates/tiers") == none
     first = service.get("/duplicates", params={"tier": "alike", "limit": 3})
     assert (first["current"], first["groups"]) == (False, [])
     assert wait(service.client, first["job"]["id"])["state"] == "done"
@@ -207,6 +212,8 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     error(service.client.get("/api/v1/duplicates/export", params={"format": "coco"}), 422, "input")
     assert service.post("/duplicates/dismiss", {"items": ids})["pairs"] == len(ids) * (len(ids) - 1) // 2
     left = service.get("/duplicates", params={"tier": "alike"})
+    assert service.get("/duplicates/tiers")[3] == {"tier": "alike", "groups": left["total"]}
+    error(service.client.get("/api/v1/duplicates/tiers", params={"space": "x"}), 422, "input")
     assert left["total"] == found["total"] - 1
     assert group["id"] not in [other["id"] for other in left["groups"]]
     assert service.get("/duplicates", params={"tier": "identical"})["current"]
@@ -218,14 +225,36 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
 
 def test_a_job_computes_the_map(service):
     first = service.get("/map")
-    assert (first["space"], first["current"], first["ids"]) == ("color", False, [])
+    assert (first["space"], first["current"], first["points"]) == ("color", False, 0)
+    assert map_columns(service)["ids"] == []
     assert wait(service.client, first["job"]["id"])["state"] == "done"
     found = service.get("/map", params={"space": "color"})
-    assert found["current"]
-    assert len(found["ids"]) == len(found["x"]) == len(found["y"]) == len(found["labels"]) == found["total"]
-    assert all(0 <= place <= 1 for place in found["x"] + found["y"])
-    assert any(found["labels"])
-    error(service.client.get("/api/v1/map", params={"space": "nothing"}), 422, "input")
+    assert (found["current"], found["job"]) == (True, None)
+    columns = map_columns(service)
+    assert len(columns["ids"]) == found["points"] == found["total"]
+    assert (min(columns["x"]), max(columns["y"])) == (0, 65_535)
+    items = {item["id"]: item for item in service.get("/items", params={"limit": 1_000})["items"]}
+    for item, code in zip(columns["ids"], columns["class"], strict=True):
+        one = items[f"{item:016x}"]
+        predicted = [one["predicted"]["label"]] if one["predicted"] else []
+        name = columns["classes"][code % 32_768 - 1] if code else None
+        assert ([name] if code else []) == (one["labels"] or predicted)[:1]
+        assert (code >= 32_768) == bool(code and not one["labels"])
+    assert any(columns["class"])
+    for path in ("map", "map/points"):
+        error(service.client.get(f"/api/v1/{path}", params={"space": "nothing"}), 422, "input")
+
+
+def map_columns(service):
+    """The response of /map/points, as lists."""
+    data = service.client.get("/api/v1/map/points").content
+    start = 4 + int.from_bytes(data[:4], "little")
+    columns = json.loads(data[4:start])
+    for name, kind in [("ids", "<i8"), ("x", "<u2"), ("y", "<u2"), ("class", "<u2")]:
+        column = np.frombuffer(data, kind, columns["n"], start)
+        columns[name], start = column.tolist(), start + column.nbytes
+    assert start == len(data)
+    return columns
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "paths", "coco"])
@@ -287,6 +316,7 @@ def test_each_request_needs_its_role(shelf, tmp_path, more, quick):
         ("POST", "/duplicates/dismiss", {"items": ["0" * 16]}, "judge"),
         ("GET", "/jobs", None, "view"),
         ("GET", "/duplicates?tier=identical", None, "view"),
+        ("GET", "/duplicates/tiers", None, "view"),
         ("GET", "/export", None, "view"),
         ("GET", "/duplicates/export?tier=identical", None, "view"),
     ]

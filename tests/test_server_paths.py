@@ -21,6 +21,7 @@ QUERIES = {
     "/healthz": [{}],
     "/metrics": [{}],
     "/api/v1/collection": [{}],
+    "/api/v1/not-indexed": [{}],
     "/api/v1/items": [{"order": order} for order in ("path", "id", "taken", "added")] + [{"path": f"*{ABOVE}*"}],
     "/api/v1/items/ids": [{}],
     "/api/v1/items/{id}": [{}],
@@ -39,6 +40,7 @@ QUERIES = {
     "/api/v1/classes": [{}],
     "/api/v1/classes/one": [{"name": "house"}, {"name": "none"}],
     "/api/v1/duplicates": [{"tier": tier} for tier in ("identical", "same", "alike")] + [{"space": "none"}],
+    "/api/v1/duplicates/tiers": [{}],
     "/api/v1/duplicates/export": [{"tier": "identical", "format": kind} for kind in ("json", "csv")],
     "/api/v1/jobs": [{}],
     "/api/v1/jobs/{id}": [{}],
@@ -46,6 +48,7 @@ QUERIES = {
     "/api/v1/events": [{}],
     "/api/v1/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
     "/api/v1/map": [{}],
+    "/api/v1/map/points": [{}],
     "/api/v1/selections/{id}/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
     "/api/v1/selections/{id}/zip": [{"size": size} for size in ("original", "screen")],
 }

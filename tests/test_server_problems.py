@@ -19,6 +19,7 @@ def service(shelf):
         (errors.InputError("k must be 1."), 422, "input"),
         (errors.UnknownNameError("space", "x", ["y"]), 422, "input"),
         (errors.SpecError("A spec must parse."), 422, "input"),
+        (errors.ConflictError("It has changed since."), 409, "conflict"),
         (errors.NoDirectionError("All marks are alike."), 422, "input"),
         (errors.ImageError("This is no picture."), 422, "input"),
         (errors.SourceError("There is no such folder."), 422, "input"),

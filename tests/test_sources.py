@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from hostile import encode, picture
 from lookalike.errors import ImageError, SourceError
-from lookalike.images import archives
+from lookalike.images import archives, sources
 from lookalike.images.files import Limits
-from lookalike.images.sources import OUTSIDE, SUFFIXES, Entry, locate, walk
+from lookalike.images.sources import OUTSIDE, RAW_SUFFIXES, SUFFIXES, Entry, locate, walk
 
 JPEG = encode(picture(np.random.default_rng(0)), "JPEG")
 
@@ -82,6 +82,22 @@ def test_a_folder_is_walked_in_order_of_names(tmp_path, skipped):
     expected = ["10.tif", "9.bmp", "a.PNG", "b.jpg", "c/a.gif", "c/d/e.webp", "z/1.jpeg"]
     assert names(walk([tmp_path], on_skip=skipped), tmp_path) == expected
     assert names(walk([str(tmp_path)], on_skip=skipped), tmp_path) == expected
+    assert skipped == {}
+
+
+def test_files_of_other_types_are_reported(tmp_path, skipped, monkeypatch):
+    monkeypatch.setattr(sources, "EXTRAS", {"raw": ("no_such_module", RAW_SUFFIXES)})
+    for name in ("a.jpg", "b.mp4", "c/d", "c/e.CR2", "c/a.zip", "f.xmp", "Thumbs.db", ".g.mp4", ".h/i.mp4"):
+        write(tmp_path / name)
+    members = {"j.jpg": b"j", "k/l.pdf": b"l", "__MACOSX/j.jpg": b"x", "k/.m.pdf": b"m", "k/": b""}
+    write_zip(tmp_path / "c/a.zip", members)
+    others = []
+    assert names(walk([tmp_path], on_skip=skipped, on_other=others.append), tmp_path) == ["a.jpg"]
+    assert sorted(others) == [f"{tmp_path}/{name}" for name in ("b.mp4", "c/a.zip", "c/d", "c/e.CR2")]
+    for source, expected in [("c/a.zip", ["c/a.zip::k/l.pdf"]), ("*.*", ["b.mp4"]), ("c/e.CR2", [])]:
+        others.clear()
+        list(walk([tmp_path / source], on_skip=skipped, on_other=others.append))
+        assert others == [f"{tmp_path}/{name}" for name in expected], source
     assert skipped == {}
 
 

@@ -2,6 +2,7 @@
 
     LookalikeError
     ├── InputError              invalid argument (also a ValueError)
+    │   ├── ConflictError       action that cannot be undone, because what it changed has changed since
     │   ├── NoDirectionError    hyperplane without a direction
     │   ├── NoItemError         id or name of a picture that does not exist
     │   ├── SpecError           spec string that does not parse or has an unknown option
@@ -37,6 +38,10 @@ class LookalikeError(Exception):
 
 class InputError(LookalikeError, ValueError):
     """An invalid argument."""
+
+
+class ConflictError(InputError):
+    """An action that cannot be undone, because what it changed has changed since, or it was already undone."""
 
 
 class NoDirectionError(InputError):

@@ -40,6 +40,28 @@ Run: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 """A function like `map`; it can call the given function in other processes."""
 
 
+MAX_EXIF_TEXT = 100
+"""Maximum number of characters of a text from the metadata of a picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exif:
+    """What a camera wrote into a picture; None for unknown values."""
+
+    camera: str | None = None
+    lens: str | None = None
+    exposure_s: float | None = None
+    aperture: float | None = None  # the f-number
+    iso: int | None = None
+    focal_length_mm: float | None = None
+    latitude: float | None = None  # degrees; north is positive
+    longitude: float | None = None  # degrees; east is positive
+
+
+NO_EXIF = Exif()
+"""The metadata of a picture without any."""
+
+
 class OneOf:
     """Annotation of a text option of a component: one of these words.
 

@@ -2,9 +2,10 @@
 
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `clip`, `search` (search,
 explain), `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map,
-export), `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact), `cluster`, `serve` (serve,
-token), `demo`, `bench`. `options` has the options that commands share, `output` the functions that print, and `lazy`
-delays imports that `lookalike --help` does not need. `run` prints every error as one line.
+export), `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact),
+`cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands share, `output` the
+functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints every error as one
+line.
 """
 
 import io
@@ -26,6 +27,7 @@ from lookalike.cli import (
     duplicates,
     feedback,
     fit,
+    history,
     maintenance,
     overview,
     plan,
@@ -146,6 +148,8 @@ app.add_typer(duplicates.app)
 app.command("map")(overview.map_)
 app.add_typer(feedback.sessions_app)
 for _verb in (overview.items, overview.stats, search.explain, overview.export):
+    app.command()(_verb)
+for _verb in (history.undo, history.history):
     app.command()(_verb)
 for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, maintenance.restore, maintenance.compact):
     app.command()(_verb)

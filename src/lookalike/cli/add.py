@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import NONE, Json, Wait, Where, Workers, filtered, opened
-from lookalike.cli.output import bars, print_either, print_json, print_line, print_note
+from lookalike.cli.output import bars, complete_commands, print_either, print_json, print_line, print_note
 from lookalike.errors import InputError
 from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Filter
+    from lookalike import collection as names
     from lookalike.collection import Report
+else:
+    names = Lazy("lookalike.collection")
 
 SHOWN_CLASSES = 12
 """Maximum number of classes listed after an add."""
@@ -34,7 +38,8 @@ def add(
     """Index pictures: folders, tar and zip archives, single files.
 
     Files that have not changed since the last run are not read again. Files that cannot be read are skipped and listed
-    with the reason; the exit code is then 1. If the command is interrupted, run it again to continue.
+    once, with the reason; the exit code is then 1. Files of other types are counted. If the command is interrupted, run
+    it again to continue.
 
     \b
     Examples:
@@ -56,6 +61,9 @@ def refresh(
     json: Json = False,
 ) -> int:
     """Rescan the added sources for new, changed and missing files.
+
+    The exit code is 1 if files cannot be read that no earlier run reported. To list all of them, run: lookalike stats
+    --skipped
 
     \b
     Examples:
@@ -82,7 +90,7 @@ def remove(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Remove pictures from the collection. The files are not deleted.
+    """Remove pictures from the collection. The files are not deleted. To bring the pictures back: lookalike undo
 
     \b
     Examples:
@@ -151,6 +159,10 @@ def _print_report(report: "Report", json: bool) -> int:
             print_line(f"classified: {', '.join([*classes, f'{report.none:,} {NONE}'])}.")
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")
+        if report.other_types:
+            print_line(names.describe_types(report.other_types))
+        if n := len(report.known_skipped):
+            print_line(complete_commands(f"{many(n, 'file')} skipped as before. Run: lookalike stats --skipped"))
         for note in report.notes:
             print_note(note)
     return 1 if report.skipped else 0

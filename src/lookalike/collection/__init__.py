@@ -3,18 +3,21 @@
 Operations:
 
     adding          add and refresh: from files to items and vectors
+    other_files     count the files of types that are not read
     searching       search, locate the match in a picture, explain the influence of negatives
     words           search by words: kinds of pictures, the user's own words, example pictures
     likelihood      the probability that a result is right
     sessions        feedback: rounds, marks, the emulated user
     classes         classes, their predictions, labels from files
     class_model     the classes in memory
+    history         undo of removals
     duplicates      groups of duplicates
     fitting         fit spaces and features, keep them up to date
     clip            a space for a network of pictures and texts
     calibration     choose the options of a transform
     evaluation      cross-validate classes, measure the steps of a chain
-    overview        pages of items, the map, counts, sizes, speeds
+    overview        pages of items, counts, sizes, speeds
+    picture_map     the map: positions and classes of pictures
     export          JSON, CSV, COCO, arrays
     maintenance     verify, repair, compact
     planning        recommend an index for a given memory, predict its cost

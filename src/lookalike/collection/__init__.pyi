@@ -15,8 +15,10 @@ from .duplicates import Tier as Tier
 from .evaluation import Evaluation as Evaluation
 from .evaluation import StepQuality as StepQuality
 from .maintenance import RepairReport as RepairReport
-from .overview import Map as Map
+from .other_files import describe_types as describe_types
 from .overview import Page as Page
+from .picture_map import Map as Map
+from .picture_map import PointClasses as PointClasses
 from .planning import Plan as Plan
 from .planning import Workload as Workload
 from .planning import plan as plan
@@ -25,8 +27,10 @@ from .planning import recipe_workload as recipe_workload
 from .reexports import CORES as CORES
 from .reexports import LIMITS as LIMITS
 from .reexports import SUFFIXES as SUFFIXES
+from .reexports import Action as Action
 from .reexports import Backup as Backup
 from .reexports import BackupReport as BackupReport
+from .reexports import Changed as Changed
 from .reexports import Entry as Entry
 from .reexports import Filter as Filter
 from .reexports import Item as Item

@@ -23,6 +23,7 @@ from lookalike.collection.chain import Chain, Prepare
 from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
 from lookalike.collection.neighbours import load_graph, update_smoothed
+from lookalike.collection.other_files import OtherFiles
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
 from lookalike.errors import (
@@ -36,6 +37,8 @@ from lookalike.errors import (
 )
 from lookalike.images.sources import (
     Entry,
+    OnOtherFile,
+    OnSkip,
     Within,
     exists,
     folder_has_files,
@@ -73,6 +76,9 @@ the features of some known pictures are extracted again, and discarded."""
 REPORTED_FILES = 100
 """Maximum number of files that a report lists by name."""
 
+UNKNOWN = -1, -1
+"""Size and modification time of a skipped file that another attempt may be able to read."""
+
 COMMIT_ROWS = 2_048
 COMMIT_BYTES = 128 * 2**20
 COMMIT_S = 5.0
@@ -89,7 +95,11 @@ class Report:
     moved: int = 0  # known pictures at a new path, whose old file is missing
     changed: int = 0  # files at a known path with a new picture
     gone: int = 0  # files that no longer exist
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)  # path → why the file cannot be read; not known before
+    known_skipped: dict[str, str] = field(default_factory=dict)  # the same, for files that an earlier run skipped
+    other_types: dict[str, int] = field(
+        default_factory=dict
+    )  # extension → number of files, for types that are not read
     files: dict[str, str] = field(
         default_factory=dict
     )  # path → "added", "copied" or "changed": the first REPORTED_FILES
@@ -213,7 +223,7 @@ class Adding:
     ) -> set[int]:
         """Read the sources into these spaces; return the known items that were found at a new path.
 
-        With `complete`, known pictures without kinds are read again; those without vectors always are.
+        With `complete`, known pictures without kinds or metadata are read again; those without vectors always are.
         """
         fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
         report.notes += [
@@ -233,6 +243,8 @@ class Adding:
         run.run(sources, progress, workers, self._allowed())
         if run.recognized:
             report.notes.append(f"The kinds of {many(run.recognized, 'known picture')} were recognized, for words.")
+        if run.metadata_read:
+            report.notes.append(f"The camera data of {many(run.metadata_read, 'known picture')} was read, for filters.")
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
         return run.copied_items
 
@@ -304,7 +316,7 @@ def _remove_missing(
     Paths are kept in doubtful cases: files of an absent source inside this one, members of an archive that is being
     written, files of a list whose folder is missing or empty.
     """
-    listed = store.items.seen(list(report.skipped))
+    listed, problems = store.items.seen(list(report.skipped)), report.skipped | report.known_skipped
     known = {path: seen for path, seen in listed.items() if folder_has_files(path)}
     for source in sources:
         known.update(store.items.paths_under(root_of(source)))
@@ -312,7 +324,9 @@ def _remove_missing(
     missing = []
     for path, seen in known.items():
         archive, member = split_member(path)
-        kept = (member and archive in report.skipped) or any(is_under(path, root) for root in absent_roots)
+        kept = (member and archive in problems) or any(is_under(path, root) for root in absent_roots)
+        if seen.item is None and path in problems:  # such as a broken link
+            kept = True
         if not kept and is_missing(path, seen.mtime_ns):
             missing.append(path)
     with store.transaction():
@@ -337,7 +351,7 @@ class _Ingest:
     report : receives counts and skipped files.
     in_graph : returns the items in the neighbour graph of a set of smoothed rows, none for other rows. If such an item
         has lost its smoothed row, `update_smoothed` must compute it again, so no row is added here.
-    complete : whether known pictures without kinds are read again.
+    complete : whether known pictures without kinds or metadata are read again.
     """
 
     def __init__(
@@ -358,11 +372,15 @@ class _Ingest:
         self.rows: list[Read | Known] = []
         self.rows_bytes = 0
         self.skips: list[tuple[str, int, int, str]] = []
+        self.unlisted: dict[str, str] = {}  # files and folders that cannot be listed, with reasons
+        self.others = OtherFiles()
         kinds = spaces.kinds
         self.kinds = kinds if kinds is not None and kinds.base in self.features else None
         self.recognized = 0  # known pictures whose kinds were recognized
         required = [*self.features, *([self.kinds.name] if complete and self.kinds is not None else [])]
         self.undescribed = {int(item) for name in required for item in self.store.vectors.missing(name)}
+        self.without_exif = set(self.store.items.without_exif().tolist() if complete else [])
+        self.metadata_read = 0  # known pictures whose metadata was read
         self.copied_items: set[int] = set()  # known items that were found at a new path
         self.to_read_again: list[str] = []  # files whose known item was removed before they were linked
         self.done = 0
@@ -372,7 +390,7 @@ class _Ingest:
         self, sources: Sequence[str | Path], progress: Progress, workers: int | None, within: Within = None
     ) -> None:
         """Add all pictures of the sources; links are followed only into `within`, if given."""
-        listing = _Listing(sources, self._skip_unlisted, within)
+        listing = _Listing(sources, self.unlisted.__setitem__, self.others.count, within)
         try:
             unread = self._unread(listing, progress)
             first = next(unread, None)
@@ -391,7 +409,11 @@ class _Ingest:
             raise
         finally:
             listing.close()
+        self._skip_unlisted()
         self._commit()
+        self._forget_solved(sources)
+        self.report.other_types = self.others.totals()
+        self.others.save(self.store, map(str, sources))
         progress("reading", self.done, self.done)
 
     def _unread(self, entries: Iterable[Entry], progress: Progress) -> Iterator[Entry]:
@@ -415,19 +437,20 @@ class _Ingest:
         if before is None or (before.size, before.mtime_ns) != (entry.size, entry.mtime_ns):
             return False
         if before.item is None:
-            self.report.skipped[entry.path] = before.reason or ""
+            self.report.known_skipped[entry.path] = before.reason or ""
             return True
-        self.report.known += before.item not in self.undescribed
-        return before.item not in self.undescribed
+        unchanged = before.item not in self.undescribed and before.item not in self.without_exif
+        self.report.known += unchanged
+        return unchanged
 
     def _handle(self, outcome: Outcome) -> None:
         self.done += 1
         if isinstance(outcome, Skip):
-            entry = outcome.entry
-            self.report.skipped[entry.path] = outcome.reason
+            entry, before = outcome.entry, self.store.items.seen([outcome.entry.path]).get(outcome.entry.path)
             # Without a size, the file never counts as unchanged, so the next add tries it again.
-            size, mtime_ns = (entry.size, entry.mtime_ns) if outcome.lasting else (-1, -1)
-            if outcome.lasting or self._item_at(entry.path) is None:
+            size, mtime_ns = (entry.size, entry.mtime_ns) if outcome.lasting else UNKNOWN
+            self._report_skip(entry.path, outcome.reason, (size, mtime_ns), before)
+            if outcome.lasting or before is None or before.item is None:
                 self.skips.append((entry.path, size, mtime_ns, outcome.reason))
         else:
             self.rows.append(outcome)
@@ -456,11 +479,15 @@ class _Ingest:
         links = [(row.entry.path, row.entry.size, row.entry.mtime_ns, row.id) for row in self.rows]
         with self.store.transaction():
             self.store.items.add([_item(read) for item, read in reads.items() if item not in existing])
+            self.store.items.set_exif({row.id: row.exif for row in self.rows})
             pathless = [*self.store.items.link(links), *self.store.items.skip(self.skips)]
             for pending in pendings:
                 self.store.vectors.commit(pending)
             self.store.remove(pathless)  # a changed file is a new item; no file has the old content
         self.undescribed.difference_update(to_write)
+        completed = self.without_exif.intersection(counted)
+        self.metadata_read += len(completed)
+        self.without_exif -= completed
         self.rows, self.rows_bytes, self.skips = [], 0, []
         for space in {*self.features, *self.chains, *([] if self.kinds is None else [self.kinds.name])}:
             self.store.vectors.merge(space)
@@ -548,24 +575,45 @@ class _Ingest:
         if outcome != "known" and len(self.report.files) < REPORTED_FILES:
             self.report.files[path] = outcome
 
-    def _item_at(self, path: str) -> int | None:
-        before = self.store.items.seen([path]).get(path)
-        return None if before is None else before.item
+    def _report_skip(self, path: str, reason: str, file: tuple[int, int], before: Seen | None) -> None:
+        """Report a file of this size and time that cannot be read: as known if an earlier run reported the same."""
+        is_known = before == Seen(*file, None, reason)
+        (self.report.known_skipped if is_known else self.report.skipped)[path] = reason
 
-    def _skip_unlisted(self, path: str, reason: str) -> None:
-        self.report.skipped[path] = reason
+    def _skip_unlisted(self) -> None:
+        """Report and store the files and folders that cannot be listed."""
+        seen = self.store.items.seen(list(self.unlisted))
+        for path, reason in self.unlisted.items():
+            before = seen.get(path)
+            self._report_skip(path, reason, UNKNOWN, before)
+            if before is None or before.item is None:
+                self.skips.append((path, *UNKNOWN, reason))
+
+    def _forget_solved(self, sources: Sequence[str | Path]) -> None:
+        """Forget those files and folders that could not be listed by an earlier run, but were by this one."""
+        roots = [str(source) for source in sources if Path(source).is_dir()]
+        problems = self.report.skipped.keys() | self.report.known_skipped.keys()
+        paths = [
+            path
+            for path in self.store.items.skipped()
+            if path not in problems and any(is_under(path, root) for root in roots)
+        ]
+        solved = [path for path, seen in self.store.items.seen(paths).items() if (seen.size, seen.mtime_ns) == UNKNOWN]
+        if solved:
+            with self.store.transaction():
+                self.store.items.unlink(solved)
 
 
 class _Listing:
     """Entries of the sources, listed by a thread ahead of the reader; `total` is set once the listing is complete."""
 
-    def __init__(self, sources: Sequence[str | Path], on_skip: Any, within: Within):
+    def __init__(self, sources: Sequence[str | Path], on_skip: OnSkip, on_other: OnOtherFile, within: Within):
         self.total: int | None = None
         self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
         self._stop = threading.Event()
         self._carried = 0  # bytes of the queued entries: added by the thread, subtracted by the reader
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._list, args=(sources, on_skip, within), daemon=True)
+        self._thread = threading.Thread(target=self._list, args=(sources, on_skip, on_other, within), daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Iterator[Entry]:
@@ -583,10 +631,10 @@ class _Listing:
             except queue.Empty:
                 continue
 
-    def _list(self, sources: Sequence[str | Path], on_skip: Any, within: Within) -> None:
+    def _list(self, sources: Sequence[str | Path], on_skip: OnSkip, on_other: OnOtherFile, within: Within) -> None:
         count = 0
         try:
-            for entry in walk(sources, on_skip=on_skip, within=within):
+            for entry in walk(sources, on_skip=on_skip, on_other=on_other, within=within):
                 while entry.data is not None and self._carried >= CARRY_BYTES and not self._stop.is_set():
                     time.sleep(0.01)
                 self._carry(len(entry.data or b""))

@@ -25,6 +25,7 @@ from lookalike.collection.resolve import Example, as_list, files_in, items_named
 from lookalike.collection.sessions import Finished, Session, login
 from lookalike.collection.space import Spaces
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.actions import Changed
 from lookalike.store.classes import ClassNames, Membership, Predictions, StoredPrediction, normalize_label
 from lookalike.store.directory import Store
 from lookalike.store.items import Items
@@ -115,7 +116,7 @@ class Classes:
             self._parents().get(name, []),
         )
 
-    def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> int:
+    def add(self, name: str, pictures: Example | Iterable[Example] = (), *, author: str | None = None) -> Changed:
         """Add pictures in the collection to a class, by id, path or folder; return the number of pictures added.
 
         The class is created if it does not exist. A class without pictures is predicted only if the hierarchy gives it
@@ -128,31 +129,36 @@ class Classes:
         """Turn a feedback session into a class: finish it under its own name, or under `name`."""
         return Session(self._spaces, session).finish(name)
 
-    def remove(self, name: str, pictures: Example | Iterable[Example]) -> int:
+    def remove(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> Changed:
         """Remove pictures from a class; return the number removed. The class stays, even without pictures."""
         name = self._canonical_name(name)
         self._names.check(name)
-        return self._store.judgements.remove_labels([(item, name) for item in items_named(self._store, pictures)])
+        labels = [(item, name) for item in items_named(self._store, pictures)]
+        return self._store.judgements.remove_labels(labels, author=author or login())
 
-    def rename(self, old: str, new: str) -> int:
+    def rename(self, old: str, new: str, *, author: str | None = None) -> Changed:
         """Rename a class; return the number of its pictures."""
         before, after = self._canonical_name(old), self._canonical_name(new, new=True)
-        return self._names.rename(before, normalize_label(new) if after == before else after)
+        after = normalize_label(new) if after == before else after
+        return self._names.rename(before, after, author=author or login())
 
-    def merge(self, *names: str, into: str) -> int:
+    def merge(self, *names: str, into: str, author: str | None = None) -> Changed:
         """Merge classes into one, with a new name or one of theirs; return the number of its pictures."""
-        return self._names.merge([self._canonical_name(name) for name in names], self._canonical_name(into, new=True))
+        merged = [self._canonical_name(name) for name in names]
+        return self._names.merge(merged, self._canonical_name(into, new=True), author=author or login())
 
-    def split(self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+    def split(
+        self, name: str, new: str, pictures: Example | Iterable[Example], *, author: str | None = None
+    ) -> Changed:
         """Move pictures of a class to a new class; return the number of pictures moved."""
         items = items_named(self._store, pictures)
         return self._names.split(
             self._canonical_name(name), self._canonical_name(new, new=True), items, author=author or login()
         )
 
-    def delete(self, name: str) -> int:
+    def delete(self, name: str, *, author: str | None = None) -> Changed:
         """Delete a class with its labels and predictions; return the number of labels. The pictures stay."""
-        return self._names.delete(self._canonical_name(name))
+        return self._names.delete(self._canonical_name(name), author=author or login())
 
     def confirm(
         self,
@@ -161,7 +167,7 @@ class Classes:
         *,
         at_least: float | None = None,
         author: str | None = None,
-    ) -> int:
+    ) -> Changed:
         """Turn predictions into labels; return the number of new labels.
 
         Confirms the predictions of these pictures, or all with a probability of at least `at_least`; 0 confirms all.
@@ -179,7 +185,7 @@ class Classes:
         assert pictures is not None
         return self._predictions.confirm(name, items_named(self._store, pictures), author=author or login())
 
-    def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> int:
+    def reject(self, name: str, pictures: Example | Iterable[Example], *, author: str | None = None) -> Changed:
         """Reject a class for pictures, so that it is not predicted for them again.
 
         Returns the number of removed predictions.
@@ -279,7 +285,7 @@ class Classes:
         pairs = read_hierarchy(source)
         canonical = self._names.canonical_names(name for pair in pairs for name in pair)
         pairs = read_hierarchy([(canonical[child], canonical[parent]) for child, parent in pairs])  # finds cycles
-        self._names.set_parents(pairs)
+        self._names.set_parents(pairs, author=login())
         return len(pairs)
 
     def evaluate(

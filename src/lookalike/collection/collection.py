@@ -18,7 +18,7 @@ from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
 from lookalike.collection.clip import ClipReport
-from lookalike.collection.duplicates import Group, Groups, Tier, find_groups, known_groups, with_items
+from lookalike.collection.duplicates import Group, Groups, Tier, count_groups, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.executor import Executor
 from lookalike.collection.fitting import (
@@ -31,10 +31,13 @@ from lookalike.collection.fitting import (
     undo_new_spaces,
     update_spaces,
 )
+from lookalike.collection.history import record_removal, removed_paths, restore_pictures
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.neighbours import update_smoothed
-from lookalike.collection.overview import POINTS, Map, Page, Pages, glance, known_map, make_map, speeds, stats
+from lookalike.collection.other_files import forget_other_files, stored_totals
+from lookalike.collection.overview import Page, Pages, glance, speeds, stats
+from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
 from lookalike.collection.searching import Push, Results, cut_off, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
@@ -43,6 +46,7 @@ from lookalike.collection.words import Meaning, complete, example_of_words, kind
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
+from lookalike.store.actions import Action, Changed
 from lookalike.store.backup import BackupReport
 from lookalike.store.backup import make_backup as backup
 from lookalike.store.backup import restore_backup as restore
@@ -198,10 +202,11 @@ class Collection:
         with self._store.writer(self.wait_s):
             self._store.free_space(partial(self._spaces.remove, name))
 
-    def remove(self, *which: int | str | Path, filter: Filter | None = None) -> int:
+    def remove(self, *which: int | str | Path, filter: Filter | None = None, author: str | None = None) -> Changed:
         """Remove items by id or path (a folder: all items below it), or by filter; return the number removed.
 
-        The files stay. Labels and marks stay too, and apply again if the same picture is added again.
+        The files stay, and `undo` brings the pictures back. Labels and marks stay too, and apply again if the same
+        picture is added again.
         """
         if bool(which) == (filter is not None):
             raise InputError("To remove pictures, give either ids and paths or a filter.")
@@ -210,16 +215,71 @@ class Collection:
             if filter is not None:
                 ids.update(select(self._store, filter).tolist())
 
+            sources = sorted({absolute(str(name)) for name in which} & set(self._store.items.sources()))
+            doomed = ids | set(self._store.items.only_at(paths))
+            action = record_removal(self._store, doomed, sources, author or login()) if doomed else None
+
             def drop() -> int:
                 with self._store.transaction():
-                    for name in which:
-                        self._store.items.remove_source(absolute(str(name)))
+                    for source in sources:
+                        self._store.items.remove_source(source)
+                    roots = [absolute(str(name)) for name in which if not isinstance(name, int)]
+                    forget_other_files(self._store, roots)
                     return self._store.remove(ids | set(self._store.items.unlink(paths)))
 
-            removed = self._store.free_space(drop)
+            try:
+                removed = self._store.free_space(drop)
+            except BaseException:
+                if action is not None:
+                    with suppress(StoreError):
+                        self._store.judgements.actions.forget(action)
+                raise
             with suppress(StoreError):  # a full disk, for instance; the next add updates the neighbours
                 update_smoothed(self._spaces, silent)
-            return removed
+            return Changed(removed, action)
+
+    def actions(self, offset: int = 0, limit: int = -1) -> list[Action]:
+        """The history: changes of users to labels, classes, duplicates and pictures, newest first."""
+        return self._store.judgements.actions.all(offset, limit)
+
+    def action(self, id: int) -> Action:
+        """One action of the history; raises NoItemError if it does not exist."""
+        return self._store.judgements.actions.get(id)
+
+    def n_actions(self) -> int:
+        """The number of actions in the history."""
+        return len(self._store.judgements.actions)
+
+    def undo(
+        self,
+        action: int | None = None,
+        *,
+        author: str | None = None,
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> Changed:
+        """Undo an action, by default the last one that is not undone; return its number of changes.
+
+        The attribute `action` of the result is the new action, which can be undone, too. Raises ConflictError, and
+        changes nothing, if what the action changed has changed since: undo the later action first.
+
+        Removed pictures come back with their vectors or, if these were dropped to free disk space, by reading their
+        files again. Pictures with neither are left out, so the result can be lower than the number of removed pictures.
+        """
+        actions, author = self._store.judgements.actions, author or login()
+        if action is None:
+            last = actions.last()
+            if last is None:
+                raise InputError("There is nothing to undo.")
+            action = last.id
+        if actions.get(action).kind != "remove":
+            return actions.undo(action, author=author)
+        with self._store.writer(self.wait_s):
+            return restore_pictures(self._spaces, self._adding, action, author, progress or silent, workers)
+
+    def removed_paths(self, action: int) -> list[str]:
+        """The paths of the pictures that an action removed."""
+        return removed_paths(self._store, action)
 
     def fit(
         self,
@@ -529,6 +589,10 @@ class Collection:
         """The cached groups of `duplicates`, and whether they are up to date; None if there are none."""
         return known_groups(self._spaces, tier, space)
 
+    def count_duplicates(self, *, space: str | None = None) -> dict[Tier, int | None]:
+        """The number of cached groups of each tier; None for a tier that was never computed."""
+        return count_groups(self._spaces, space)
+
     def group_lines(
         self,
         tier: Tier = "same",
@@ -547,7 +611,7 @@ class Collection:
             groups_with_items = ((group, list(map(to_relative, rows))) for group, rows in groups_with_items)
         return export.group_lines(groups_with_items, format)
 
-    def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> int:
+    def not_duplicates(self, items: Sequence[int], *, author: str | None = None) -> Changed:
         """Record that these items are not duplicates of each other; return the number of new pairs.
 
         For a single item: its several paths are intended; raises InputError if it has only one. The record stays if the
@@ -566,13 +630,17 @@ class Collection:
     def map(self, space: str | None = None, *, points: int = POINTS, progress: Progress | None = None) -> Map:
         """Positions in a square for at most `points` pictures, with similar ones close together.
 
-        The map is cached until its pictures or the space change.
+        The map is cached until the space changes. New pictures are placed next to their neighbours.
         """
         return make_map(self._spaces.find(space), points, progress or silent)
 
     def known_map(self, space: str | None = None, *, points: int = POINTS) -> tuple[Map, bool] | None:
         """The cached map, and whether it is up to date; None if there is none."""
         return known_map(self._spaces.find(space), points)
+
+    def point_classes(self, drawn: Map) -> PointClasses:
+        """The class of each picture on a map: its first label, otherwise its prediction."""
+        return point_classes(self._store, drawn.ids)
 
     def items(self, filter: Filter | None = None) -> Iterator[Item]:
         """All items, or those that pass the filter, in the order of their ids."""
@@ -653,6 +721,10 @@ class Collection:
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with reasons."""
         return self._store.items.skipped()
+
+    def other_types(self) -> dict[str, int]:
+        """The number of files in the sources of types that are not read, by extension, the largest first."""
+        return stored_totals(self._store)
 
     def glance(self) -> dict[str, Any]:
         """Counts of items, labels and classes, and the spaces; fast at any size."""

@@ -178,6 +178,17 @@ def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[Groups,
     return _without_rejected(store, groups), cached.version == _cache_key(chosen, tier)
 
 
+def count_groups(spaces: Spaces, space: str | None = None) -> dict[Tier, int | None]:
+    """The number of cached groups of each tier, without removed items; None if they were never found."""
+    counts: dict[Tier, int | None] = {}
+    for tier in get_args(Tier):
+        known = known_groups(spaces, tier, space)
+        if known is not None:
+            present = set(spaces.store.items.existing({item for group in known[0] for item in group.items}).tolist())
+        counts[tier] = None if known is None else sum(group.among(present) is not None for group in known[0])
+    return counts
+
+
 def with_items(store: Store, groups: Sequence[Group]) -> Iterator[tuple[Group, list[tuple[Item, list[LabelRecord]]]]]:
     """Groups with their items and labels, without items that have been removed."""
     for group in groups:

@@ -1,4 +1,4 @@
-"""Overview of a collection: pages of items, the map, counts, sizes and measured speeds."""
+"""Overview of a collection: pages of items, counts, sizes and measured speeds."""
 
 import statistics
 import threading
@@ -8,31 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from lookalike.collection.classes import ClassSummary
 from lookalike.collection.fitting import fit_summary, fitted_on_which
+from lookalike.collection.other_files import stored_totals
 from lookalike.collection.planning import measure, search_seconds
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
-from lookalike.errors import InputError
 from lookalike.limits import check_count
 from lookalike.registry import parse
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
-from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
-
-POINTS = 5_000
-"""Maximum number of pictures on a map; computing it takes about 20 seconds on one core."""
-
-COMPONENTS = 32
-"""Principal components that t-SNE uses: enough to find the neighbours, but still fast."""
-
-PERPLEXITY = 30.0
-"""Perplexity of t-SNE: about the number of neighbours that attract a picture."""
-
-STEPS = 500
-"""Iterations of t-SNE; more would change little."""
+from lookalike.types import Ids
 
 TIMED_K, TIMED_SEARCHES = 10, 9
 """Results per timed search, and number of timed searches."""
@@ -97,90 +84,6 @@ class Pages:
         return cached[1] if cached[0] == version else None
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
-    """Positions of pictures: `x` and `y` (n,) float32 in 0 … 1, of `ids` (n,)."""
-
-    space: str
-    ids: Ids
-    x: Vectors
-    y: Vectors
-    total: int  # pictures in the space, of which these are a sample
-
-
-def make_map(space: Space, points: int, progress: Progress) -> Map:
-    """Compute the map of a space, with similar pictures close together, or read it from the cache if it is current.
-
-    Principal components, then t-SNE (van der Maaten and Hinton, JMLR 2008; Barnes-Hut: van der Maaten, JMLR 2014). The
-    pictures are those with the smallest ids. Ids are digests, so this is a random sample that changes little over time.
-    """
-    check_count("points", points)
-    if points > POINTS:
-        raise InputError(f"points must be at most {POINTS:,}. Got {points:,}.")
-    key = _map_key(space, points)
-    cached = known_map(space, points)
-    if cached is not None and cached[1]:
-        return cached[0]
-
-    def draw() -> Map:
-        all_ids = space.row_ids()
-        ids = all_ids[:points]
-        progress("drawing a map", 0, None)
-        positions = lay_out(space.rows.vectors(ids)) if len(ids) else np.empty((0, 2), np.float32)  # (n, 2)
-        return Map(space.name, ids, positions[:, 0], positions[:, 1], len(all_ids))
-
-    drawn = space.store.read_consistently(draw)
-    value = {
-        "ids": [format_id(item) for item in drawn.ids.tolist()],
-        "x": [round(position, 5) for position in drawn.x.tolist()],
-        "y": [round(position, 5) for position in drawn.y.tolist()],
-        "total": drawn.total,
-    }
-    space.store.derived.write("map", space.name, str(points), version=key, value=value)
-    return drawn
-
-
-def known_map(space: Space, points: int) -> tuple[Map, bool] | None:
-    """The cached map, and whether it is up to date; None if there is none."""
-    cached = space.store.derived.read("map", space.name, str(points))
-    if cached is None:
-        return None
-    value = cached.value
-    ids = np.array([parse_id(item) for item in value["ids"]], np.int64)
-    x, y = np.array(value["x"], np.float32), np.array(value["y"], np.float32)
-    return Map(space.name, ids, x, y, int(value["total"])), cached.version == _map_key(space, points)
-
-
-def lay_out(X: Vectors) -> Vectors:
-    """Compute positions (n, 2) in the unit square for rows (n, d); the same rows always get the same positions.
-
-    >>> lay_out(np.eye(3, 8, dtype=np.float32)).shape
-    (3, 2)
-    """
-    from sklearn.decomposition import PCA  # half a second to load
-    from sklearn.manifold import TSNE
-
-    if len(X) < 3:
-        return np.linspace(0.25, 0.75, len(X), dtype=np.float32)[:, None].repeat(2, axis=1)
-    with threadpool_limits(1):  # one thread, so that sums have a fixed order
-        if not (X - X[0]).any():
-            return np.full((len(X), 2), 0.5, np.float32)
-        n_components = min(COMPONENTS, *X.shape)
-        rows = PCA(n_components, random_state=0, svd_solver="covariance_eigh").fit_transform(
-            X.astype(np.float64)
-        )  # (n, n_components)
-        start = rows[:, :2] / rows[:, 0].std() * 1e-4
-        if start.shape[1] < 2:
-            start = np.hstack([start, np.zeros_like(start)])
-        perplexity = min(PERPLEXITY, (len(X) - 1) / 3)
-        layout = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=0, n_jobs=1).fit_transform(
-            rows
-        )
-    low, high = layout.min(axis=0), layout.max(axis=0)
-    positions: Vectors = ((layout - low) / np.maximum(high - low, 1e-9)).astype(np.float32)
-    return positions
-
-
 def glance(spaces: Spaces) -> dict[str, Any]:
     """Counts, and an entry for each space; fast at any size."""
     store = spaces.store
@@ -188,6 +91,7 @@ def glance(spaces: Spaces) -> dict[str, Any]:
         "items": len(store.items),
         "labels": len(store.judgements),
         "classes": len(store.judgements.classes.counts()),
+        "not_indexed": store.items.n_skipped() + sum(stored_totals(store).values()),
         "spaces": [
             {"name": space.name, "chain": space.specs, "dim": space.dim, "rows": len(space)} for space in spaces
         ],
@@ -203,6 +107,7 @@ def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
         "path": str(store.path),
         "paths": store.items.n_paths(),
         "skipped": len(store.items.skipped()),
+        "other_types": stored_totals(store),
         "predictions": sum(summary.predicted for summary in classes),
         "bytes": store.bytes(),
         "quarantined": [f"vectors/{file}" for file in quarantined],
@@ -244,10 +149,6 @@ def speeds(spaces: Spaces) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _map_key(space: Space, points: int) -> str:
-    return space.cache_key(COMPONENTS, PERPLEXITY, STEPS, first=points)
 
 
 def _space_stats(space: Space) -> dict[str, Any]:

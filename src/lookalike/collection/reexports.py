@@ -11,6 +11,8 @@ from lookalike.images.sources import Entry as Entry
 from lookalike.images.sources import leads_inside as leads_inside
 from lookalike.images.workers import ReadPool as ReadPool
 from lookalike.index.threads import CORES as CORES
+from lookalike.store.actions import Action as Action
+from lookalike.store.actions import Changed as Changed
 from lookalike.store.backup import Backup as Backup
 from lookalike.store.backup import BackupReport as BackupReport
 from lookalike.store.backup import check_target as check_target

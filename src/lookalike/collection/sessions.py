@@ -28,6 +28,7 @@ from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError, NoItemError, UnknownNameError
 from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.limits import check_count
+from lookalike.store.actions import Changed
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.sessions import KINDS, Event, ExternalExample, Kind, Summary
@@ -60,7 +61,7 @@ class Finished:
     """The outcome of a finished session."""
 
     name: str
-    labelled: int  # pictures with the new label
+    labelled: Changed  # number of pictures with the new label
     relevant: int  # pictures marked relevant, including those that already had the label
     irrelevant: int  # pictures marked irrelevant, which stay in the session as negative examples
     contradicted: list[int]  # pictures marked irrelevant that have the label
@@ -216,7 +217,7 @@ class Session:
         irrelevant = [item for item, kind in marks.items() if kind == "irrelevant"]
         if not relevant:
             raise InputError(f"Session {self.id} has no positive picture to label as {name!r}. Mark one first.")
-        labelled = self._store.judgements.finish(self.id, name)
+        labelled = self._store.judgements.finish(self.id, name, author=self.author)
         labels = self._store.judgements.labels(irrelevant)
         contradicted = [item for item in irrelevant if name in labels[item]]
         return Finished(name, labelled, len(relevant), len(irrelevant), contradicted)

@@ -252,14 +252,14 @@ class Space:
         """A string that changes when the stored files of `rows` change."""
         return self.store.vectors.fingerprint(self._rows_name)
 
-    def cache_key(self, *settings: object, first: int | None = None) -> str:
-        """A cache key for results computed from `rows`, or from the `first` of them, with these settings.
+    def cache_key(self, *settings: object) -> str:
+        """A cache key for results computed from `rows` with these settings.
 
         It changes when pictures are added or removed, when the space is refitted, and when the settings change.
         """
         name = self._rows_name
         parts = " ".join(map(str, [name, self._spaces.find_stored(name).model, *settings]))
-        return blake2b(parts.encode() + self.row_ids()[:first].tobytes(), digest_size=16).hexdigest()
+        return blake2b(parts.encode() + self.row_ids().tobytes(), digest_size=16).hexdigest()
 
     @property
     def recall(self) -> float | None:

@@ -4,6 +4,7 @@ sources      list the picture files of folders, archives, lists and patterns: `w
 archives     list and read the members of tar and zip archives
 files        read the bytes of one file, within `Limits`
 decoding     decode a file to upright RGB pixels: `read`; compute its id: `identify`
+raw          recognize RAW files and read their preview
 workers      read many pictures in separate processes: `ReadPool`
 same_photo   compare two pictures: the same photo, re-encoded, resized or cropped? `difference`
 edited_copy  compare two pictures: mirrored, slightly rotated or overlaid? `edited_difference`

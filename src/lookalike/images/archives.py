@@ -211,7 +211,7 @@ def _list_tar(path: str, wanted: Callable[[str], bool], limits: Limits) -> Itera
     max_offset = Path(path).stat().st_size * MAX_RATIO + FREE_BYTES if compression else sys.maxsize
     with _open_tar(path, compression, limits) as file:
         for info in _read_headers(file, max_offset):
-            if not wanted(info.name) or info.isdir():
+            if info.isdir() or not wanted(info.name):
                 continue
             if problem := _problem(info, limits):
                 yield Member(info.name, info.size, problem)
@@ -260,7 +260,7 @@ def _problem(info: tarfile.TarInfo, limits: Limits) -> str | None:
 
 def _list_zip(path: str, wanted: Callable[[str], bool], limits: Limits) -> Iterator[Member]:
     for index, info in enumerate(_open_zip(path, limits).infolist()):
-        if wanted(info.filename) and not info.is_dir():
+        if not info.is_dir() and wanted(info.filename):
             yield Member(info.filename, info.file_size, index=index)
 
 

@@ -14,16 +14,18 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageChops, ImageCms, ImageFile
 
 from lookalike.errors import ImageError, MissingError
+from lookalike.images.exif import parse_exif
 from lookalike.images.files import LIMITS, Limits, read_bytes
-from lookalike.types import Pixels
+from lookalike.images.raw import RawPreview, is_raw, read_preview
+from lookalike.types import NO_EXIF, Exif, Pixels
 
 for _plugin in ("Avif", "Bmp", "Gif", "Jpeg", "Png", "Tiff", "WebP"):
     importlib.import_module(f"PIL.{_plugin}ImagePlugin")  # each registers itself in Image.OPEN
@@ -36,6 +38,9 @@ _FORMATS = re.compile(
     re.DOTALL,
 )
 """Signatures of the supported formats. Other files must not reach a decoder: Pillow's EPS plugin runs a program."""
+
+RAW = "RAW"
+"""The format of RAW files, which `lookalike.images.raw` reads; all others are names of Pillow's plugins."""
 
 _OTHER_FORMATS = {
     b"%PDF": "a PDF",
@@ -63,7 +68,6 @@ _UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
 _ROTATED_HERE = ("JPEG", "PNG", "WEBP")
 """Formats whose orientation we apply. Pillow rotates TIFFs; the AVIF and HEIC decoders use the container's rotation."""
 
-_ORIENTATION, _DATE, _EXIF_IFD, _TAKEN, _TAKEN_OFFSET = 0x0112, 0x0132, 0x8769, 0x9003, 0x9011
 _TIFF_PLACES = ((273, 279), (324, 325))
 """TIFF tags of the offsets and lengths of strips and of tiles."""
 _BITS, _PHOTOMETRIC = 258, 262
@@ -80,8 +84,9 @@ class Picture:
     pixels: Pixels  # (h, w, 3) uint8 RGB
     width: int
     height: int
-    format: str  # "jpeg", "png", …
+    format: str  # "jpeg", "png", …, "raw"
     taken_at: float | None  # POSIX seconds, from EXIF; a time without a time zone is read as UTC
+    exif: Exif = NO_EXIF
 
 
 def digest_content(data: bytes) -> bytes:
@@ -164,13 +169,16 @@ _STDERR = threading.Lock()
 
 
 def _detect_format(data: bytes) -> str:
-    """Return the name of Pillow's plugin for these bytes. Raises ImageError if they are not a picture."""
+    """Return the name of Pillow's plugin for these bytes, or RAW. Raises ImageError if they are not a picture."""
     if not data:
         raise ImageError("it is empty")
+    if is_raw(data):
+        return RAW
     if match := _FORMATS.match(data):
         name = str(match.lastgroup)
         if name not in Image.OPEN:
-            raise ImageError("it is a HEIC image; install pillow-heif to read it") from MissingError("pillow-heif")
+            message = "it is a HEIC picture; to read it, install: pip install 'lookalike[heic]'"
+            raise ImageError(message) from MissingError("pillow-heif")
         return name
     head = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
     kind = next((kind for start, kind in _OTHER_FORMATS.items() if head.startswith(start)), None)
@@ -180,6 +188,8 @@ def _detect_format(data: bytes) -> str:
 
 
 def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture:
+    if name == RAW:
+        return replace(_decode_raw(read_preview(data, limits.max_pixels), side, limits), exif=read_exif(data))
     _check_end(_declared_end(name, data), data)
     # Call the plugin directly: Image.open hides the reason of an error, and the size of a picture that is too large.
     image = Image.OPEN[name][0](io.BytesIO(data), "")
@@ -190,15 +200,57 @@ def _decode(name: str, data: bytes, side: int | None, limits: Limits) -> Picture
     _check_end(_pixels_end(image), data)
     if side is not None and name == "JPEG":
         image.draft(None, (side, side))
-    with _silent_stderr() if name == "TIFF" else contextlib.nullcontext():
+    if name == "TIFF":
+        metadata = parse_exif(_tags(image))  # loading closes the file
+        with _silent_stderr():
+            image.load()
+    else:
         image.load()
-    orientation, taken_at = _read_exif(image)
+        metadata = parse_exif(_tags(image))  # in a PNG, it can be after the pixels
+    orientation, taken_at, exif = metadata
     pixels = to_rgb(image)  # (h, w, 3)
     if name in _ROTATED_HERE and orientation in _UPRIGHT:
         pixels = np.ascontiguousarray(_UPRIGHT[orientation](pixels))
         if orientation >= 5:
             width, height = height, width
-    return Picture(pixels, width, height, "heic" if name == "HEIF" else name.lower(), taken_at)
+    return Picture(pixels, width, height, "heic" if name == "HEIF" else name.lower(), taken_at, exif)
+
+
+def read_exif(data: bytes) -> Exif:
+    """Return the metadata of a picture from the bytes of its file, without decoding the pixels.
+
+    It is empty if the file is not a picture. Metadata after the pixels of a PNG is not found.
+    """
+    try:
+        name = _detect_format(data)
+        name = "TIFF" if name == RAW else name  # most RAW files are TIFF files
+        with _PILLOW.configured(LIMITS), _silent_stderr() if name == "TIFF" else contextlib.nullcontext():
+            image = Image.OPEN[name][0](io.BytesIO(data), "")
+            return parse_exif(Image.Image.getexif(image))[2]  # a PNG's own method decodes the pixels
+    except Exception:  # noqa: BLE001 — as in read: hostile bytes
+        return NO_EXIF
+
+
+def _tags(image: Image.Image) -> Any:
+    """Return the metadata of an image in Pillow's form; empty if it is damaged."""
+    with contextlib.suppress(Exception):  # as in read: hostile bytes
+        return image.getexif()
+    return Image.Exif()
+
+
+def _decode_raw(preview: RawPreview, side: int | None, limits: Limits) -> Picture:
+    """Return the picture of a RAW file. The preview has no orientation of its own, or its own is right."""
+    width, height, pixels, orientation = preview.width, preview.height, preview.pixels, preview.orientation
+    if preview.jpeg is not None:
+        decoded = _decode("JPEG", preview.jpeg, side, limits)
+        pixels = decoded.pixels
+        if parse_exif(_tags(Image.OPEN["JPEG"][0](io.BytesIO(preview.jpeg), "")))[0] in _UPRIGHT:
+            orientation = 1
+    assert pixels is not None, "a preview has either a JPEG or pixels"
+    is_rotated = (pixels.shape[1] < pixels.shape[0]) == (width < height)  # before it was stored
+    if orientation in _UPRIGHT and not (orientation >= 5 and width != height and is_rotated):
+        pixels = np.ascontiguousarray(_UPRIGHT[orientation](pixels))
+    return Picture(pixels, width, height, "raw", preview.taken_at)
 
 
 def _check_end(needed: int, data: bytes) -> None:
@@ -221,21 +273,6 @@ def _pixels_end(image: Image.Image) -> int:
     tags = getattr(image, "tag_v2", {})
     places = [zip(tags.get(offsets, ()), tags.get(counts, ()), strict=False) for offsets, counts in _TIFF_PLACES]
     return max((start + count for place in places for start, count in place), default=0)
-
-
-def _read_exif(image: Image.Image) -> tuple[int, float | None]:
-    """Return the orientation and the time. Damaged metadata is ignored."""
-    orientation, moment, offset = 1, "", ""
-    with contextlib.suppress(Exception):  # as in read: hostile bytes
-        exif = image.getexif()
-        orientation = int(exif.get(_ORIENTATION, 1))
-        details = exif.get_ifd(_EXIF_IFD)
-        moment = str(details.get(_TAKEN) or exif.get(_DATE) or "").strip(" \0")
-        offset = str(details.get(_TAKEN_OFFSET) or "").strip(" \0")
-    for zone in (offset, "+00:00") if moment else ():
-        with contextlib.suppress(ValueError, OverflowError):
-            return orientation, datetime.strptime(f"{moment} {zone}", "%Y:%m:%d %H:%M:%S %z").timestamp()
-    return orientation, None
 
 
 def to_rgb(image: Image.Image) -> Pixels:

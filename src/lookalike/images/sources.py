@@ -8,13 +8,14 @@ folder is visited once, even if several links point to it.
 import errno
 import fnmatch
 import glob
+import importlib.util
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -23,10 +24,20 @@ from lookalike.images import archives
 from lookalike.images.files import LIMITS, Limits, check_regular, describe_error, read_bytes
 from lookalike.types import Ids
 
-SUFFIXES = frozenset(
-    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif", ".avif")
-)
-"""Extensions of picture files in folders and archives. A file that is given by its own path can have any extension."""
+HEIC_SUFFIXES = frozenset((".heic", ".heif"))
+_RAW = "3fr arw cr2 cr3 crw dcr dng erf iiq kdc mef mos mrw nef nrw orf pef raf raw rw2 rwl sr2 srf srw x3f"
+RAW_SUFFIXES = frozenset(f".{kind}" for kind in _RAW.split())
+SUFFIXES = HEIC_SUFFIXES | RAW_SUFFIXES | {
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif"
+}  # fmt: skip
+"""Extensions of picture files. A file that is given by its own path can have any extension."""
+
+EXTRAS = {"heic": ("pillow_heif", HEIC_SUFFIXES), "raw": ("rawpy", RAW_SUFFIXES)}
+"""The optional dependencies of this package that read more types: their module, and the extensions."""
+
+_NOT_PICTURES = frozenset((".aae", ".dop", ".pp3", ".thm", ".xmp"))
+_SYSTEM_FILES = frozenset(("desktop.ini", "ehthumbs.db", "icon\r", "thumbs.db"))
+"""Sidecar files of pictures, by extension, and files of operating systems, by name: they are never pictures."""
 
 SEPARATOR = "::"
 """Separates an archive's path from the name of a member."""
@@ -36,6 +47,9 @@ MAX_LINE = 2**16
 
 OnSkip: TypeAlias = Callable[[str, str], None]
 """`on_skip(path, reason)`: called for each file or folder that exists but cannot be listed."""
+
+OnOtherFile: TypeAlias = Callable[[str], None]
+"""`on_other(path)`: called for each file of a type that is not read, except sidecar, system and hidden files."""
 
 Within: TypeAlias = Sequence[str] | None
 """Real paths of the folders that links can point into; None for anywhere."""
@@ -85,15 +99,36 @@ class Entry:
             raise
 
 
+def missing_extras() -> dict[str, str]:
+    """Return the types of pictures that need an extra which is not installed: extension → name of the extra."""
+    missing = [(name, suffixes) for name, (module, suffixes) in EXTRAS.items() if not _is_installed(module)]
+    return {suffix: name for name, suffixes in missing for suffix in suffixes}
+
+
+@lru_cache
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def ignore_other(path: str) -> None:
+    """Ignore a file of another type: an `on_other` that does nothing."""
+
+
 def walk(
-    sources: Iterable[str | Path], *, on_skip: OnSkip, limits: Limits = LIMITS, within: Within = None
+    sources: Iterable[str | Path],
+    *,
+    on_skip: OnSkip,
+    on_other: OnOtherFile = ignore_other,
+    limits: Limits = LIMITS,
+    within: Within = None,
 ) -> Iterator[Entry]:
     """Yield every picture file of the sources, folder by folder, sorted by name.
 
     Raises SourceError immediately if a source does not exist. Later errors, and links that point outside the folders
-    `within`, are reported to `on_skip`.
+    `within`, are reported to `on_skip`. Files of types that are not read are reported to `on_other`.
     """
-    return _walk([_check_source(os.fspath(source)) for source in sources], on_skip, limits, within)
+    walker = _Walker(on_skip, on_other, limits, within, frozenset(SUFFIXES - missing_extras().keys()))
+    return walker.walk([_check_source(os.fspath(source)) for source in sources])
 
 
 def locate(path: str | Path) -> Entry | None:
@@ -108,7 +143,7 @@ def locate(path: str | Path) -> Entry | None:
         return None
     archive = _absolute_in(outer)
     if archives.is_compressed_tar(archive):
-        members = _walk_archive(archive, found.st_mtime_ns, ignore, LIMITS)
+        members = _walk_archive(archive, found.st_mtime_ns, _is_picture_member, ignore, LIMITS)
         return next((entry for entry in members if entry.path == f"{archive}{SEPARATOR}{name}"), None)
     return _contents(archive, found.st_mtime_ns).get(f"{archive}{SEPARATOR}{name}")
 
@@ -258,38 +293,64 @@ def _check_source(source: str) -> str:
     return source
 
 
-def _walk(paths: list[str], on_skip: OnSkip, limits: Limits, within: Within) -> Iterator[Entry]:
-    for path in paths:
-        if _stat(path) is None and glob.has_magic(path):
-            for match in filter(_is_supported, _match_pattern(path, on_skip)):
-                yield from _walk_one(match, on_skip, limits, within)
-        else:
-            yield from _walk_one(path, on_skip, limits, within)
+@dataclass(frozen=True)
+class _Walker:
+    """One walk over some sources; `suffixes` are the extensions of pictures that can be read here."""
 
+    on_skip: OnSkip
+    on_other: OnOtherFile
+    limits: Limits
+    within: Within
+    suffixes: frozenset[str]
 
-def _walk_one(path: str, on_skip: OnSkip, limits: Limits, within: Within, *, listed: bool = False) -> Iterator[Entry]:
-    """Yield the entries of a source that is not a pattern. `listed`: it comes from a list, so it cannot be a list."""
-    found = _stat(path)
-    kind = 0 if found is None else stat.S_IFMT(found.st_mode)
-    if not leads_inside(split_member(path)[0] if found is None else path, within):
-        on_skip(path, OUTSIDE)
-    elif kind == stat.S_IFDIR:
-        for _, files in _walk_folders(path, on_skip, within):
+    def walk(self, paths: list[str]) -> Iterator[Entry]:
+        for path in paths:
+            if _stat(path) is None and glob.has_magic(path):
+                for match in _match_pattern(path, self.on_skip):
+                    if self._is_picture(match) or archives.is_archive(match):
+                        yield from self._walk_one(match, self.within)
+            else:
+                yield from self._walk_one(path, self.within)
+
+    def _walk_one(self, path: str, within: Within, *, listed: bool = False) -> Iterator[Entry]:
+        """Yield the entries of a source that is not a pattern. `listed`: it is from a list, so it cannot be a list."""
+        found = _stat(path)
+        kind = 0 if found is None else stat.S_IFMT(found.st_mode)
+        if not leads_inside(split_member(path)[0] if found is None else path, within):
+            self.on_skip(path, OUTSIDE)
+        elif kind == stat.S_IFDIR:
+            yield from self._walk_folder(path, within)
+        elif found is not None and kind == stat.S_IFREG and archives.is_archive(path):
+            is_picture = partial(self._is_picture_member, path)
+            yield from _walk_archive(path, found.st_mtime_ns, is_picture, self.on_skip, self.limits)
+        elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
+            for line in _read_lines(path, self.on_skip):
+                allowed = None if within is None else [*within, line]  # the user listed this path explicitly
+                yield from self._walk_one(line, allowed, listed=True)
+        elif entry := _take(path, self.on_skip):
+            yield entry
+
+    def _walk_folder(self, path: str, within: Within) -> Iterator[Entry]:
+        for _, files in _walk_folders(path, self.on_skip, within):
             for file in files:
-                if not _is_picture(file.name):
+                if not self._is_picture(file.path):
                     continue
                 if file.is_symlink() and not leads_inside(file.path, within):
-                    on_skip(file.path, OUTSIDE)
-                elif entry := _take(file.path, on_skip):
+                    self.on_skip(file.path, OUTSIDE)
+                elif entry := _take(file.path, self.on_skip):
                     yield entry
-    elif found is not None and kind == stat.S_IFREG and archives.is_archive(path):
-        yield from _walk_archive(path, found.st_mtime_ns, on_skip, limits)
-    elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
-        for line in _read_lines(path, on_skip):
-            allowed = None if within is None else [*within, line]  # the user listed this path explicitly
-            yield from _walk_one(line, on_skip, limits, allowed, listed=True)
-    elif entry := _take(path, on_skip):
-        yield entry
+
+    def _is_picture(self, path: str) -> bool:
+        """Whether a file has the extension of a picture. Other files are reported to `on_other`."""
+        suffix = _suffix(path)
+        if suffix in self.suffixes:
+            return True
+        if suffix not in _NOT_PICTURES and path[path.rfind("/") + 1 :].lower() not in _SYSTEM_FILES:
+            self.on_other(path)
+        return False
+
+    def _is_picture_member(self, archive: str, name: str) -> bool:
+        return _is_visible_member(name) and self._is_picture(f"{archive}{SEPARATOR}{name}")
 
 
 def _take(path: str, on_skip: OnSkip) -> Entry | None:
@@ -382,11 +443,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _walk_archive(path: str, mtime_ns: int, on_skip: OnSkip, limits: Limits) -> Iterator[Entry]:
+def _walk_archive(
+    path: str, mtime_ns: int, is_picture: Callable[[str], bool], on_skip: OnSkip, limits: Limits
+) -> Iterator[Entry]:
     seen: set[str] = set()
     n_bytes = 0
     try:
-        for member in archives.list_members(path, _is_picture_member, limits):
+        for member in archives.list_members(path, is_picture, limits):
             name = f"{path}{SEPARATOR}{'/'.join(_split_path(member.name))}"
             n_bytes += sys.getsizeof(name) + MEMBER_COST
             if n_bytes > limits.max_listing_bytes:
@@ -419,11 +482,15 @@ def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
 @lru_cache(maxsize=2)
 def _contents(archive: str, mtime_ns: int) -> dict[str, Entry]:
     """Return all entries of an archive by path; cached for callers that look up several members."""
-    return {entry.path: entry for entry in _walk_archive(archive, mtime_ns, ignore, LIMITS)}
+    return {entry.path: entry for entry in _walk_archive(archive, mtime_ns, _is_picture_member, ignore, LIMITS)}
+
+
+def _suffix(path: str) -> str:
+    return path[path.rfind(".") :].lower()
 
 
 def _is_picture(path: str) -> bool:
-    return path[path.rfind(".") :].lower() in SUFFIXES
+    return _suffix(path) in SUFFIXES
 
 
 def _is_supported(path: str) -> bool:
@@ -432,11 +499,13 @@ def _is_supported(path: str) -> bool:
 
 
 def _is_picture_member(name: str) -> bool:
-    """Whether a member's name is that of a picture, and not of a hidden file or of macOS metadata."""
-    return (
-        _is_picture(name)
-        and "\0" not in name
-        and not any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in _split_path(name))
+    return _is_picture(name) and _is_visible_member(name)
+
+
+def _is_visible_member(name: str) -> bool:
+    """Whether a member's name is not that of a hidden file or of macOS metadata."""
+    return "\0" not in name and not any(
+        part == "__MACOSX" or (part.startswith(".") and part != "..") for part in _split_path(name)
     )
 
 

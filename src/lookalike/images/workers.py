@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from lookalike.errors import ImageError, InputError, LookalikeError, MissingError
-from lookalike.images.decoding import content_id, digest_content, read
+from lookalike.images.decoding import content_id, digest_content, read, read_exif
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import Entry
-from lookalike.types import Pixels
+from lookalike.types import Exif, Pixels
 
 MAX_WORKERS = 8
 """Maximum default number of processes. The default is one per core."""
@@ -90,6 +90,7 @@ class Read:
     height: int
     format: str
     taken_at: float | None
+    exif: Exif
     parts: Any  # the return value of the function
 
     @property
@@ -104,6 +105,7 @@ class Known:
 
     entry: Entry
     content: bytes  # the digest of the file's bytes
+    exif: Exif
 
     @property
     def id(self) -> int:
@@ -396,7 +398,7 @@ def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limi
         return Skip(bare, str(error))
     content = digest_content(data)
     if entry.known is not None and content_id(content) in entry.known:
-        return Known(bare, content)
+        return Known(bare, content, read_exif(data))
     try:
         picture = read(data, side=side, limits=limits)
     except ImageError as error:
@@ -405,7 +407,8 @@ def read_one(entry: Entry, then: Callable[[Pixels], Any], side: int | None, limi
         parts = then(picture.pixels)
     except Exception as error:  # noqa: BLE001 — if the function fails for one picture, the others are still read
         return Skip(bare, _describe(error))
-    return Read(bare, content, picture.width, picture.height, picture.format, picture.taken_at, parts)
+    size = picture.width, picture.height
+    return Read(bare, content, *size, picture.format, picture.taken_at, picture.exif, parts)
 
 
 def _receive(connection: Connection) -> Outcome:

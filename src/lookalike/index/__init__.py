@@ -11,6 +11,7 @@
     multi_hash                       `MultiHash`: multi-index hashing of codes (library only)
     kinds                            score the kinds of pictures, for searches by words
     neighbours                       `NeighbourGraph`: the nearest neighbours of every row
+    layout                           positions in the plane: the map
     rerank                           k-reciprocal re-ranking of the first results
     exact                            base classes: rows under ids, and structures over them
     ids, topk                        the table from ids to rows; the k best of a stream of scores

@@ -17,10 +17,19 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from lookalike.cluster import connected
-from lookalike.collection import CORES, Collection, Report, check_client_fit, leads_inside, parse_id
+from lookalike.collection import (
+    CORES,
+    Changed,
+    Collection,
+    Report,
+    check_client_fit,
+    describe_types,
+    leads_inside,
+    parse_id,
+)
 from lookalike.errors import InputError, LookalikeError
 from lookalike.server.settings import job_threads
-from lookalike.server.uploads import FOLDER, hide_removed
+from lookalike.server.uploads import FOLDER, hide_removed, show_removed
 from lookalike.text import many
 from lookalike.types import Progress
 
@@ -78,9 +87,22 @@ def _remove(collection: Collection, arguments: dict[str, Any], progress: Progres
         number for item in arguments["items"] if (number := parse_id(item)) is not None and collection.has([number])
     ]
     paths = [path for item in collection.get(present).values() for path in item.paths]
-    removed = collection.remove(*present) if present else 0
+    removed = collection.remove(*present, author=arguments["author"]) if present else Changed(0)
     hide_removed(collection.path, paths)
-    return {"removed": removed}, f"Removed {many(removed, 'picture')} from the collection. Files are kept."
+    return {
+        "removed": int(removed),
+        "action": removed.action,
+    }, f"Removed {many(removed, 'picture')} from the collection. Files are kept."
+
+
+def _undo(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
+    number = int(arguments["action"])
+    show_removed(collection.path, collection.removed_paths(number))
+    restored = collection.undo(number, author=arguments["author"], progress=progress, workers=WORKERS)
+    left = collection.action(number).count - restored
+    lost = f" {many(left, 'picture')} could not be brought back: the files are missing." if left > 0 else ""
+    message = f"Brought {many(restored, 'picture')} back.{lost}"
+    return {"restored": int(restored), "action": restored.action}, message
 
 
 def _fit(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
@@ -122,6 +144,7 @@ KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str
     "add": _add,
     "refresh": _refresh,
     "remove": _remove,
+    "undo": _undo,
     "fit": _fit,
     "map": _map,
     "duplicates": _duplicates,
@@ -134,14 +157,17 @@ def _report(report: Report) -> tuple[dict[str, Any], str]:
     result = asdict(report)
     skipped = dict(list(report.skipped.items())[:MAX_SKIPPED])
     result["skipped"], result["n_skipped"] = skipped, len(report.skipped)
+    del result["known_skipped"]  # the service lists all skipped files
     counts = {
         "added": report.added,
         "already in the collection": report.copied,
         "changed": report.changed,
         "missing": report.gone,
         "skipped": len(report.skipped),
+        "skipped as before": len(report.known_skipped),
     }
-    return result, ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+    message = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "added") + "."
+    return result, f"{message} {describe_types(report.other_types)}".strip()
 
 
 def _reporter(out: TextIO) -> Progress:

@@ -30,6 +30,7 @@ QUEUES: dict[str, Queue] = {
     "add": "write",
     "refresh": "write",
     "remove": "write",
+    "undo": "write",
     "fit": "write",
     "map": "read",
     "duplicates": "read",
@@ -305,7 +306,7 @@ class Jobs:
             "within": self._within,
             "cluster": self._cluster,
             "kind": job.kind,
-            "arguments": self._arguments(job),
+            "arguments": self._arguments(job) | {"author": job.author},
         }
         message: dict[str, Any] = {}
         report = self._progress(job)

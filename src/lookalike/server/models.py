@@ -50,7 +50,13 @@ Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 Offset: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 TierName: TypeAlias = Literal["identical", "same", "edited", "alike"]
+ActionPath: TypeAlias = Annotated[int, Path(ge=1, lt=2**31, description="Number of an action.")]
+ActionNumber: TypeAlias = Annotated[int | None, Field(description="For undo; null if nothing changed.")]
 SideQuery: TypeAlias = Annotated[int, Query(ge=16, le=2048, description="Maximum size of the longer side, in pixels.")]
+ScreenSideQuery: TypeAlias = Annotated[
+    int | None,
+    Query(ge=16, le=2048, description="Maximum size of the longer side of a copy. Without it: the original size."),
+]
 BoxQuery: TypeAlias = Annotated[
     str, Query(max_length=100, pattern=BOX_PATTERN, description="left,top,right,bottom from 0 to 1.")
 ]
@@ -425,6 +431,7 @@ class FinishedOut(TypedDict):
     relevant: int
     irrelevant: int
     contradicted: list[str]
+    action: ActionNumber
 
 
 class NeighbourOut(TypedDict):
@@ -516,10 +523,11 @@ class ClassMembersOut(TypedDict):
 
 
 class ClassChangeOut(TypedDict):
-    """The changed class, and the number of changed pictures."""
+    """The changed class, the number of changed pictures, and the action, for undo."""
 
     name: str
     count: int
+    action: ActionNumber
 
 
 class ClassificationOut(TypedDict):
@@ -702,22 +710,72 @@ class DuplicatesOut(TypedDict):
     job: JobOut | None
 
 
+class TiersQuery(RequestModel):
+    """The space whose groups are counted."""
+
+    space: Name | None = None
+
+
+class TierOut(TypedDict):
+    """The number of groups in a tier of duplicates."""
+
+    tier: TierName
+    groups: Annotated[int | None, Field(description="null if the groups of this tier were never computed.")]
+
+
 class DismissedOut(TypedDict):
-    """Number of newly dismissed pairs."""
+    """Number of newly dismissed pairs, and the action, for undo."""
 
     pairs: int
+    action: ActionNumber
 
 
 class MapOut(TypedDict):
-    """Map coordinates of pictures, in the unit square."""
+    """The state of a map; `/map/points` returns the map itself."""
 
     space: str
-    ids: list[str]
-    x: list[float]
-    y: list[float]
-    labels: list[list[str]]
-    total: int
+    points: Annotated[int, Field(description="Number of pictures on the map; 0 if it was never computed.")]
+    total: Annotated[int, Field(description="Number of pictures in the space.")]
     current: Annotated[bool, Field(description="Whether the map is up to date; if not, `job` updates it.")]
+    job: JobOut | None
+
+
+# History
+
+
+class ActionsQuery(RequestModel):
+    """A page of the history."""
+
+    offset: Offset = 0
+    limit: Limit = 50
+
+
+class ActionOut(TypedDict):
+    """A change of a user."""
+
+    id: int
+    kind: str
+    text: Annotated[str, Field(description="What it did, such as “Added 3 pictures to beach”.")]
+    author: str
+    at: float
+    undoes: Annotated[int | None, Field(description="The action that this one undid.")]
+    undone_by: int | None
+    can_undo: Annotated[bool, Field(description="Whether the action can be undone, and your role allows it.")]
+
+
+class ActionsOut(TypedDict):
+    """A page of the history, newest first."""
+
+    total: int
+    offset: int
+    actions: list[ActionOut]
+
+
+class UndoOut(TypedDict):
+    """The undo of an action, which is an action, too; or the job that brings removed pictures back."""
+
+    text: str
+    action: ActionNumber
     job: JobOut | None
 
 
@@ -760,11 +818,28 @@ class LimitsOut(TypedDict):
     upload_pixels: int
 
 
+class SkippedOut(TypedDict):
+    """A file that cannot be read."""
+
+    path: str
+    reason: str
+
+
+class NotIndexedOut(TypedDict):
+    """The files in the sources that are not in the collection."""
+
+    skipped: Annotated[list[SkippedOut], Field(description="The first 1,000 files that cannot be read.")]
+    n_skipped: int
+    other_types: Annotated[dict[str, int], Field(description="Files of types that are not read, by extension.")]
+    summary: Annotated[str, Field(description="The other types as a sentence; empty if there are none.")]
+
+
 class CollectionOut(TypedDict):
     """Summary of the collection."""
 
     name: str
     items: int
+    not_indexed: Annotated[int, Field(description="Files in the sources that are not in the collection.")]
     spaces: list[SpaceOut]
     classes: int
     labelled: int

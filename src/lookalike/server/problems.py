@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from lookalike.errors import (
     ClusterError,
+    ConflictError,
     DamagedError,
     FormatError,
     FullError,
@@ -51,6 +52,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     SourceError: (422, "input"),
     ImageError: (422, "input"),
     NoItemError: (404, "missing"),
+    ConflictError: (409, "conflict"),
     RefusedSpecError: (403, "refused"),
     InputError: (422, "input"),
     LookalikeError: (500, "broken"),

@@ -16,7 +16,7 @@ from lookalike.collection import LIMITS, Item, Limits, ReadPool, read
 from lookalike.errors import ImageError, LookalikeError
 from lookalike.types import Box, Pixels, crop
 
-SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)
+SIDES = (64, 128, 192, 256, 384, 512, 768, 1024, 1600, 2048)
 """Requested sides are rounded up to one of these, so that the cache has few sizes."""
 DEFAULT_SIDE = 256
 QUALITY = 82

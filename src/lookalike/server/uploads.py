@@ -166,6 +166,16 @@ def hide_removed(collection: Path, paths: Sequence[str]) -> None:
                 file.rename(folder / REMOVED / file.name)
 
 
+def show_removed(collection: Path, paths: Sequence[str]) -> None:
+    """Move files that `hide_removed` has moved back to these paths."""
+    folder = collection / FOLDER
+    for file in map(Path, paths):
+        hidden = folder / REMOVED / file.name
+        if file.parent == folder and hidden.exists() and not file.exists():
+            with write_errors(folder):
+                hidden.rename(file)
+
+
 def _check(name: str, data: bytes) -> SavedFile:
     signature, safe = _SIGNATURES.match(data), safe_name(name)
     if signature is None:

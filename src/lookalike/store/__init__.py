@@ -9,6 +9,7 @@
     models        fitted components in one file: `save`, `load`
     judgements    labels, and pictures that are not duplicates: `store.judgements`
     classes       classes and predictions: `store.judgements.classes`, `store.judgements.predictions`
+    actions       the history of changes, and their undo: `store.judgements.actions`
     sessions      feedback sessions: `store.judgements.sessions`
     jobs          the jobs of the service: `JobLedger`
     schema        the tables of all databases, as migrations

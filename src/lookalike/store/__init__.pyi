@@ -1,3 +1,6 @@
+from .actions import Action as Action
+from .actions import Actions as Actions
+from .actions import Changed as Changed
 from .backup import Backup as Backup
 from .backup import BackupReport as BackupReport
 from .backup import make_backup as make_backup

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.store.actions import UNKNOWN, Changed, recording
 from lookalike.store.database import REAL, TEXT, Database, check_text, text, unhex, write_ids
 
 MAX_LABEL = 1_000
@@ -115,21 +116,24 @@ class ClassNames:
         with self._db.reading() as db:
             return [Membership(*row) for row in db.execute(query, [check_label(name)])]
 
-    def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> int:
+    def add(self, name: str, items: Iterable[int], *, author: str, source: str = "hand") -> Changed:
         """Add items to a new or existing class; return how many were not in it."""
         label, who, now = check_label(name, "The name of a class"), check_text(author), time.time()
         rows = [(int(item), label, who, text(source), now) for item in items]
-        with self._db.transaction() as db:
+        with recording(self._db, "label", author, label=name) as action:
+            db = action.db
             db.execute(
                 f"INSERT OR IGNORE INTO classes (name, author, at) VALUES ({TEXT}, {TEXT}, ?)", [label, who, now]
             )
             _log_change(db)
-            return max(0, db.executemany(f"{_INSERT_LABEL} VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)", rows).rowcount)
+            insert = f"{_INSERT_LABEL} VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)"
+            return action.finish(max(0, db.executemany(insert, rows).rowcount))
 
-    def rename(self, old: str, new: str) -> int:
+    def rename(self, old: str, new: str, *, author: str = UNKNOWN) -> Changed:
         """Rename a class, also in sessions and in the hierarchy; return the number of its pictures."""
         before, after = check_label(old), check_label(new, "The name of a class")
-        with self._db.transaction() as db:
+        with recording(self._db, "rename", author, label=old, target=new) as action:
+            db = action.db
             self.check(old)
             if old == new:
                 raise InputError(f"The class is already named {new!r}.")
@@ -139,6 +143,12 @@ class ClassNames:
             if db.execute(in_tree, [before]).fetchone() and db.execute(in_tree, [after]).fetchone():
                 raise InputError(f"The hierarchy already contains both {new!r} and {old!r}. Choose another name.")
             n = _move(db, before, after)
+            # A rejection that an update replaces would not be recorded.
+            db.execute(
+                f"DELETE FROM rejections WHERE label = {TEXT}"
+                f" AND item IN (SELECT item FROM rejections WHERE label = {TEXT})",
+                [after, before],
+            )
             for table, column in (
                 ("sessions", "name"),
                 ("rejections", "label"),
@@ -147,15 +157,17 @@ class ClassNames:
             ):
                 db.execute(f"UPDATE OR REPLACE {table} SET {column} = {TEXT} WHERE {column} = {TEXT}", [after, before])
             _log_change(db)
-        return n
+            return action.finish(n)
 
-    def merge(self, names: Sequence[str], into: str) -> int:
+    def merge(self, names: Sequence[str], into: str, *, author: str = UNKNOWN) -> Changed:
         """Merge classes; return the number of pictures. Items that were rejected for all of them stay rejected."""
         after = check_label(into, "The name of a class")
         labels = [check_label(name) for name in dict.fromkeys(names)]
         if len(labels) < 2:
             raise InputError(f"Give at least two classes to merge. Got {', '.join(names) or 'none'}.")
-        with self._db.transaction() as db:
+        merged = ", ".join(name for name in dict.fromkeys(names) if name != into)
+        with recording(self._db, "merge", author, label=merged, target=into) as action:
+            db = action.db
             self.check(*names)
             if into not in names and _exists(db, into):
                 raise InputError(
@@ -170,11 +182,11 @@ class ClassNames:
                 db.execute(f"DELETE FROM rejections WHERE label = {TEXT}", [label])
                 if label != after:
                     _move(db, label, after)
-            db.executemany(_INSERT_REJECTION, [(item, after, text(author), at) for item, author, at in common])
+            db.executemany(_INSERT_REJECTION, [(item, after, text(who), at) for item, who, at in common])
             _log_change(db)
-            return _count(db, after)
+            return action.finish(_count(db, after))
 
-    def split(self, name: str, new: str, items: Sequence[int], *, author: str) -> int:
+    def split(self, name: str, new: str, items: Sequence[int], *, author: str) -> Changed:
         """Move some pictures of a class to a new class; return how many."""
         before, after = check_label(name), check_label(new, "The name of a class")
         inside = f"label = {TEXT} AND item IN (SELECT value FROM json_each(?))"
@@ -182,7 +194,8 @@ class ClassNames:
         if not given:
             raise InputError(f"Give the pictures of {name!r} to move to {new!r}. Got none.")
         wanted = write_ids(given)
-        with self._db.transaction() as db:
+        with recording(self._db, "split", author, label=name, target=new) as action:
+            db = action.db
             self.check(name)
             if _exists(db, new):
                 raise InputError(f"Class {new!r} already exists. Choose another name for the new class.")
@@ -194,32 +207,35 @@ class ClassNames:
             db.execute(copy, [after, before, wanted])
             db.execute(f"DELETE FROM labels WHERE {inside}", [before, wanted])
             _log_change(db)
-        return found
+            return action.finish(found)
 
-    def delete(self, name: str) -> int:
+    def delete(self, name: str, *, author: str = UNKNOWN) -> Changed:
         """Remove a class with its labels, predictions and rejections; return the number of labels."""
         label = check_label(name)
-        with self._db.transaction() as db:
+        with recording(self._db, "delete", author, label=name) as action:
+            db = action.db
             self.check(name)
             n = _count(db, label)
             db.execute(f"DELETE FROM classes WHERE name = {TEXT}", [label])
             for table in ("labels", "predictions", "rejections"):
                 db.execute(f"DELETE FROM {table} WHERE label = {TEXT}", [label])
             _log_change(db)
-        return n
+            return action.finish(n)
 
     def parents(self) -> list[tuple[str, str]]:
         """Return the hierarchy as (child, parent) pairs."""
         with self._db.reading() as db:
             return db.execute("SELECT child, parent FROM parents ORDER BY child, parent").fetchall()
 
-    def set_parents(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Replace the hierarchy by these (child, parent) pairs."""
+    def set_parents(self, pairs: Iterable[tuple[str, str]], *, author: str = UNKNOWN) -> Changed:
+        """Replace the hierarchy by these (child, parent) pairs; return how many there are."""
         rows = [(check_label(child), check_label(parent)) for child, parent in pairs]
-        with self._db.transaction() as db:
+        with recording(self._db, "hierarchy", author) as action:
+            db = action.db
             db.execute("DELETE FROM parents")
             db.executemany(f"INSERT OR IGNORE INTO parents (child, parent) VALUES ({TEXT}, {TEXT})", rows)
             _log_change(db)
+            return action.finish(len(rows))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the class model by name."""
@@ -324,7 +340,7 @@ class Predictions:
                 found.setdefault(label, []).append(item)
         return found
 
-    def confirm(self, label: str, items: Sequence[int], *, author: str) -> int:
+    def confirm(self, label: str, items: Sequence[int], *, author: str) -> Changed:
         """Turn predictions into labels with the source "confirmed"; return how many. Items with the label are skipped.
 
         Raises InputError if an item has neither the prediction nor the label.
@@ -332,7 +348,8 @@ class Predictions:
         name, who = check_label(label), check_text(author)
         wanted = sorted(set(map(int, items)))
         query = f"SELECT item FROM {{}} WHERE label = {TEXT} AND {_IS_GIVEN}"
-        with self._db.transaction() as db:
+        with recording(self._db, "confirm", author, label=label) as action:
+            db = action.db
             found, labelled = (
                 {item for (item,) in db.execute(query.format(table), [name, write_ids(wanted)])}
                 for table in ("predictions", "labels")
@@ -344,15 +361,16 @@ class Predictions:
                 )
             rows = [(item, name, who, time.time()) for item in sorted(found)]
             insert = f"{_INSERT_LABEL} VALUES (?, {TEXT}, {TEXT}, 'confirmed', ?)"
-            return max(0, db.executemany(insert, rows).rowcount)
+            return action.finish(max(0, db.executemany(insert, rows).rowcount))
 
-    def reject(self, label: str, items: Sequence[int], *, author: str) -> int:
+    def reject(self, label: str, items: Sequence[int], *, author: str) -> Changed:
         """Reject a class for items, so it is never predicted again; return how many predictions were removed."""
         name, who = check_label(label), check_text(author)
         given = sorted(set(map(int, items)))
         wanted = write_ids(given)
         inside = f"label = {TEXT} AND {_IS_GIVEN}"
-        with self._db.transaction() as db:
+        with recording(self._db, "reject", author, label=label) as action:
+            db = action.db
             labelled = int(db.execute(f"SELECT count(*) FROM labels WHERE {inside}", [name, wanted]).fetchone()[0])
             if labelled:
                 raise InputError(
@@ -361,7 +379,7 @@ class Predictions:
             removed = db.execute(f"DELETE FROM predictions WHERE {inside}", [name, wanted]).rowcount
             now = time.time()
             db.executemany(_INSERT_REJECTION, [(item, name, who, now) for item in given])
-        return max(0, removed)
+            return action.finish(max(0, removed), len(given))
 
     def rejected(self, items: Sequence[int]) -> dict[int, set[str]]:
         """Return the classes that were rejected for these items, or marked irrelevant in a finished session.

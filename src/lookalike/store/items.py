@@ -5,21 +5,25 @@ item or the reason why it was skipped.
 """
 
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, text, unhex
-from lookalike.types import Ids
+from lookalike.types import Exif, Ids
 
 BATCH = 500
 """Maximum number of rows per query."""
 
 MAX_GLOB = 4_096
 """Maximum number of characters of a filter for paths or labels."""
+
+EXIF = [field.name for field in fields(Exif)]
+"""The columns of the metadata of a picture."""
 
 Digest: TypeAlias = bytes
 Order: TypeAlias = Literal["path", "id", "taken", "added"]
@@ -39,6 +43,7 @@ class Item:
     added_at: float
     taken_at: float | None
     content: Digest | None = None  # digest of the file's bytes; None if an older version of Lookalike added it
+    exif: Exif | None = None  # None if an older version of Lookalike added it, until the next refresh
 
 
 @dataclass(slots=True)
@@ -111,6 +116,10 @@ class Items:
         """Return the number of paths that have an item."""
         return self._count("SELECT count(*) FROM paths WHERE item IS NOT NULL")
 
+    def n_skipped(self) -> int:
+        """Return the number of skipped paths."""
+        return self._count("SELECT count(*) FROM paths WHERE item IS NULL")
+
     def ids(self) -> Ids:
         """Return the ids of all items, ascending."""
         with self._db.reading() as db:
@@ -138,11 +147,12 @@ class Items:
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Return the items with these ids, in the same order; unknown ids are omitted."""
         found: dict[int, Item] = {}
-        for item, paths, size, width, height, kind, added, taken, content in self._db.read_rows(_ITEMS, ids):
+        for item, paths, size, width, height, kind, added, taken, content, *exif in self._db.read_rows(_ITEMS, ids):
             names = [unhex(path) for path in sorted(paths.split(","))] if paths else []
             taken_at = None if taken is None else float(taken)
             digest = bytes.fromhex(content) or None
-            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at, digest)
+            metadata = Exif(*exif[1:]) if exif[0] is not None else None
+            found[item] = Item(item, names, size, width, height, kind, float(added), taken_at, digest, metadata)
         return {item: found[item] for item in map(int, ids) if item in found}
 
     def has(self, ids: Iterable[int]) -> bool:
@@ -276,6 +286,16 @@ class Items:
         )
         self._db.writing().executemany(insert, rows)
 
+    def set_exif(self, exif: dict[int, Exif]) -> None:
+        """Store the metadata of pictures, by item, for items that have none."""
+        insert = f"INSERT OR IGNORE INTO exif (item, {', '.join(EXIF)}) VALUES (?{', ?' * len(EXIF)})"
+        self._db.writing().executemany(insert, [(item, *astuple(found)) for item, found in exif.items()])
+
+    def without_exif(self) -> Ids:
+        """Return the items whose metadata was never read, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM exif WHERE item = id)")
+
     def set_contents(self, contents: dict[int, Digest]) -> None:
         """Store the digests of files, by item, for items that have none."""
         update = "UPDATE items SET content = ? WHERE id = ? AND content IS NULL"
@@ -295,10 +315,47 @@ class Items:
         self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", [[text(p)] for p in paths])
         return self._without_path(before)
 
+    def only_at(self, paths: Sequence[str]) -> list[int]:
+        """Return the items whose paths are all among these."""
+        given = set(paths)
+        items = sorted({seen.item for seen in self.seen(paths).values() if seen.item is not None})
+        elsewhere = {item for item, path in self.paths_of(items) if path not in given}
+        return [item for item in items if item not in elsewhere]
+
     def remove(self, ids: Sequence[int]) -> int:
         """Remove items and their paths; return how many were removed. The caller must remove their vectors."""
         delete = "DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))"
         return sum(self._db.writing().execute(delete, [part]).rowcount for part in batches(ids, BATCH))
+
+    def save(self, ids: Iterable[int]) -> dict[str, Any]:
+        """Return the rows of these items in all tables, as values for JSON, so that `restore` can add them again."""
+        with self._db.reading() as db:
+            saved = {}
+            for table, key in _tables_of_items(db).items():
+                columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})") if name != "digest"]
+                query = f"SELECT {', '.join(columns)} FROM {table} WHERE {key} IN (SELECT value FROM json_each(?))"
+                rows = [row for part in batches(ids, BATCH) for row in db.execute(query, [part])]
+                saved[table] = {"columns": columns, "rows": [[_to_json(value) for value in row] for row in rows]}
+        return saved
+
+    def restore(self, saved: dict[str, Any], ids: Iterable[int]) -> list[int]:
+        """Add the rows of these items that `save` returned; items and paths that exist are not changed.
+
+        Returns the items that have no path, because another item has it now.
+        """
+        db, wanted = self._db.writing(), set(ids)
+        for table, key in _tables_of_items(db).items():
+            columns, rows = saved.get(table, {"columns": [], "rows": []}).values()
+            known = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+            kept = [at for at, name in enumerate(columns) if name in known]
+            for row in rows:
+                if row[columns.index(key)] not in wanted:
+                    continue
+                values = [_from_json(row[at]) for at in kept]
+                marks = ["CAST(? AS TEXT)" if isinstance(row[at], str) else "?" for at in kept]
+                insert = f"INSERT OR IGNORE INTO {table} ({', '.join(columns[at] for at in kept)})"
+                db.execute(f"{insert} VALUES ({', '.join(marks)})", values)
+        return self._without_path(wanted)
 
     def _save_paths(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
@@ -346,7 +403,8 @@ class Items:
 _ITEMS = (
     "SELECT json_group_array(json_array(id, (SELECT group_concat(hex(path)) FROM paths WHERE item = id),"
     f" bytes, width, height, format, {REAL.format('added_at')},"
-    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END, hex(content))) FROM items"
+    f" CASE WHEN taken_at IS NOT NULL THEN {REAL.format('taken_at')} END, hex(content),"
+    f" exif.item, {', '.join(EXIF)})) FROM items LEFT JOIN exif ON exif.item = id"
     " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _PATHS = "SELECT item, path FROM paths WHERE item IN (SELECT value FROM json_each(?)) ORDER BY item, path"
@@ -368,6 +426,28 @@ _CONDITIONS = {
     "min_bytes": "bytes >= ?",
     "max_bytes": "bytes <= ?",
 }
+
+
+def _tables_of_items(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the tables with rows of items, `items` first, and the column of each that has the item's id."""
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    keys = {
+        table: key
+        for table in tables
+        for _, _, parent, key, *_ in db.execute(f"PRAGMA foreign_key_list({table})")
+        if parent == "items"
+    }
+    return {"items": "id"} | keys
+
+
+def _to_json(value: Any) -> Any:
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"])
+    return text(value) if isinstance(value, str) else value
 
 
 def _path_condition(pattern: str) -> tuple[str, list[bytes]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from lookalike.errors import InputError
+from lookalike.store.actions import UNKNOWN, Actions, Changed, recording
 from lookalike.store.classes import ClassNames, Predictions, check_label
 from lookalike.store.database import TEXT, Database, as_ids, check_text, read_ids, text, unhex, write_ids
 from lookalike.store.schema import JUDGEMENTS
@@ -44,6 +45,7 @@ class Judgements:
         self.classes = ClassNames(self.database)
         self.predictions = Predictions(self.database)
         self.not_duplicates = NotDuplicates(self.database)
+        self.actions = Actions(self.database)
 
     def __len__(self) -> int:
         with self.database.reading() as db:
@@ -54,7 +56,7 @@ class Judgements:
         query = "SELECT coalesce((SELECT max(id) FROM changes), 0) || ' ' || coalesce((SELECT max(id) FROM events), 0)"
         return str(self.database.read_value(query))
 
-    def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> int:
+    def add_labels(self, rows: Sequence[tuple[int, str]], *, author: str, source: str) -> Changed:
         """Add labels as (item, label); return how many were new. An existing label keeps its author and source.
 
         `source` is the origin of the label: "csv", "folder", "hand" …
@@ -62,15 +64,16 @@ class Judgements:
         who, how, now = check_text(author), text(source), time.time()
         values = [(int(item), check_label(label), who, how, now) for item, label in rows]
         insert = f"INSERT OR IGNORE INTO labels (item, label, author, source, at) VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?)"
-        with self.database.transaction() as db:
-            return max(0, db.executemany(insert, values).rowcount)
+        with recording(self.database, "import", author) as action:
+            return action.finish(max(0, action.db.executemany(insert, values).rowcount))
 
-    def remove_labels(self, rows: Sequence[tuple[int, str]]) -> int:
+    def remove_labels(self, rows: Sequence[tuple[int, str]], *, author: str = UNKNOWN) -> Changed:
         """Remove labels, given as (item, label); return how many were removed."""
         values = [(int(item), check_label(label)) for item, label in rows]
-        with self.database.transaction() as db:
+        names = ", ".join(sorted({label for _, label in rows}))
+        with recording(self.database, "unlabel", author, label=names) as action:
             delete = "DELETE FROM labels WHERE item = ? AND label = CAST(? AS TEXT)"
-            return max(0, db.executemany(delete, values).rowcount)
+            return action.finish(max(0, action.db.executemany(delete, values).rowcount))
 
     def labels(self, ids: Sequence[int]) -> dict[int, list[str]]:
         """Return the labels of each of these items, sorted; an empty list for an item without labels."""
@@ -115,7 +118,7 @@ class Judgements:
         with self.database.reading() as db:
             return dict(db.execute("SELECT label, count(*) FROM labels GROUP BY label ORDER BY label"))
 
-    def finish(self, session: str, name: str) -> int:
+    def finish(self, session: str, name: str, *, author: str = UNKNOWN) -> Changed:
         """Finish a session: label its positive items with `name`; return how many labels are new.
 
         The author and time of a label are those of the mark. Negative items stay in the session, and predictions of the
@@ -130,7 +133,8 @@ class Judgements:
             " AND item IN (SELECT item FROM marks WHERE session = ? AND kind = 'irrelevant')"
         )
         update = "UPDATE sessions SET name = CAST(? AS TEXT), finished_at = coalesce(finished_at, ?) WHERE id = ?"
-        with self.database.transaction() as db:
+        with recording(self.database, "finish", author, label=name) as action:
+            db = action.db
             found = self.sessions.get(session)
             if found.finished_at is not None and found.name != name:
                 raise InputError(
@@ -140,11 +144,12 @@ class Judgements:
             new = max(0, db.execute(insert, [check_label(name), session]).rowcount)
             db.execute(delete, [check_label(name), session])
             db.execute(update, [check_label(name), time.time(), session])
-        return new
+            return action.finish(new)
 
     def compact(self) -> None:
-        """Remove the log of changes to labels and free its disk space."""
+        """Remove the log of changes to labels and what is needed to undo old actions, and free their disk space."""
         self.classes.forget_changes()
+        self.actions.compact()
         self.database.vacuum()
 
     def close(self) -> None:
@@ -162,16 +167,16 @@ class NotDuplicates:
         with self._db.reading() as db:
             return int(db.execute("SELECT count(*) FROM apart").fetchone()[0])
 
-    def add(self, items: Iterable[int], *, author: str) -> int:
+    def add(self, items: Iterable[int], *, author: str) -> Changed:
         """Mark these items as not duplicates of each other; return how many pairs are new.
 
         A single item is paired with itself, so its copies at several paths are not reported as duplicates.
         """
         who, now = check_text(author), time.time()
         rows = [(*pair, who, now) for pair in _pairs(items)]
-        with self._db.transaction() as db:
+        with recording(self._db, "dismiss", author) as action:
             insert = f"INSERT OR IGNORE INTO apart (first, second, author, at) VALUES (?, ?, {TEXT}, ?)"
-            return max(0, db.executemany(insert, rows).rowcount)
+            return action.finish(max(0, action.db.executemany(insert, rows).rowcount))
 
     def remove(self, items: Iterable[int]) -> int:
         """Remove the pairs of these items; return how many were removed."""

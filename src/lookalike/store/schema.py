@@ -47,6 +47,40 @@ def _add_row_digests(table: str, key: str, columns: str) -> str:
     """
 
 
+RECORDED = {
+    "labels": ("item label author source at", 2, False),
+    "classes": ("name author at", 1, False),
+    "parents": ("child parent", 2, False),
+    "rejections": ("item label author at", 2, False),
+    "apart": ("first second author at", 2, False),
+    "sessions": ("id name finished_at", 1, True),
+    "predictions": ("item label probability space model at", 1, False),
+}
+"""The tables whose changes are recorded as actions: their columns, the number of columns in the key, and whether rows
+are only updated. Migrations use it, so never change it."""
+
+
+def _record_changes(table: str) -> str:
+    """Return a script with triggers that copy each changed row to `action_rows` while an action is recorded."""
+    columns, _, update = RECORDED[table]
+    names = columns.split()
+
+    def copy(row: str) -> str:
+        values = ", ".join(f"{row}.{name}" for name in names)
+        return (
+            f"INSERT INTO action_rows (action, name, added, {', '.join('abcdef'[: len(names)])})"
+            f" SELECT action, '{table}', {int(row == 'NEW')}, {values} FROM recording;"
+        )
+
+    when = "WHEN EXISTS (SELECT 1 FROM recording) BEGIN"
+    changed = f"CREATE TRIGGER {table}_recorded_changed AFTER UPDATE OF {', '.join(names)} ON {table} {when}"
+    script = f"{changed} {copy('OLD')} {copy('NEW')} END;"
+    if not update:
+        script += f"CREATE TRIGGER {table}_recorded_new AFTER INSERT ON {table} {when} {copy('NEW')} END;"
+        script += f"CREATE TRIGGER {table}_recorded_removed AFTER DELETE ON {table} {when} {copy('OLD')} END;"
+    return script
+
+
 CATALOGUE = [
     """
     CREATE TABLE state (version INTEGER NOT NULL);
@@ -102,6 +136,16 @@ CATALOGUE = [
     "ALTER TABLE items ADD COLUMN content BLOB;"  # the whole digest of a picture's bytes; null if unknown
     + _add_row_digests("items", "id", "id bytes width height format added_at taken_at content")
     + _add_row_digests("paths", "path", "path size mtime_ns item reason"),
+    """
+    CREATE TABLE exif (
+        item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, camera TEXT, lens TEXT, exposure_s REAL,
+        aperture REAL, iso INTEGER, focal_length_mm REAL, latitude REAL, longitude REAL
+    );
+    CREATE INDEX exif_camera ON exif (camera) WHERE camera IS NOT NULL;
+    CREATE INDEX exif_lens ON exif (lens) WHERE lens IS NOT NULL;
+    CREATE INDEX exif_place ON exif (latitude, longitude) WHERE latitude IS NOT NULL;
+    """  # an item whose metadata was never read has no row
+    + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
 ]
 JUDGEMENTS = [
     """
@@ -186,6 +230,21 @@ JUDGEMENTS = [
     + _add_row_digests("settings", "name", "name value")
     + _add_row_digests("rejections", "item label", "item label author at")
     + _add_row_digests("apart", "first second", "first second author at"),
+    """
+    CREATE TABLE actions (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, label TEXT, target TEXT, items INTEGER NOT NULL,
+        author TEXT NOT NULL, at REAL NOT NULL, undoes INTEGER, undone_by INTEGER, removed BLOB
+    );
+    CREATE TABLE action_rows (
+        number INTEGER PRIMARY KEY, action INTEGER NOT NULL REFERENCES actions ON DELETE CASCADE, name TEXT NOT NULL,
+        added INTEGER NOT NULL, a, b, c, d, e, f
+    );
+    CREATE INDEX action_rows_action ON action_rows (action, name);
+    CREATE TABLE recording (action INTEGER NOT NULL);
+    """
+    + _add_row_digests("actions", "id", "id kind label target items author at undoes undone_by removed")
+    + _add_row_digests("action_rows", "number", "number action name added a b c d e f")
+    + "".join(map(_record_changes, RECORDED)),
 ]
 JOBS = [
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, fields TEXT NOT NULL);"

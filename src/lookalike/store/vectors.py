@@ -221,6 +221,19 @@ class VectorStore:
         for space in self.spaces():
             self._remove(space, np.unique(np.asarray(ids, np.int64)))
 
+    def recover(self, space: str, ids: Ids) -> list[Pending]:
+        """Write the removed vectors of these items (ascending) again, to commit them later. Needs no transaction.
+
+        Vectors that a merge has dropped, and those of damaged segments, are left out.
+        """
+        left, pendings = np.setdiff1d(ids, self.live_ids(space), assume_unique=True), []
+        for block in reversed(self.blocks(space)):  # the newest vector of an item is in the newest segment
+            rows = np.flatnonzero(np.isin(block.ids, left, assume_unique=True))
+            if len(rows) and block.intact:
+                pendings.append(self.write(space, block.ids[rows], np.array(block.X[rows])))
+                left = np.setdiff1d(left, block.ids[rows], assume_unique=True)
+        return pendings
+
     def blocks(self, space: str) -> list[Block]:
         """Return the vectors of a space, one memory-mapped block per segment. Unchanged blocks are the same objects."""
         inside = self._db.in_transaction()  # uncommitted rows must not be cached

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.collection import Classes, format_id
+from lookalike.collection import Changed, Classes, format_id
 from lookalike.errors import UnknownNameError
 from lookalike.server.access import Person
 from lookalike.server.models import (
@@ -75,7 +75,8 @@ async def add(request: Request, asked: MembersIn) -> Response:
 @router.post("/classes/remove", response_model=ClassChangeOut, dependencies=JUDGE)
 async def remove(request: Request, asked: MembersIn) -> Response:
     """Remove pictures from a class."""
-    return await _change(request, lambda classes: classes.remove(asked.name, parse_ids(asked.items)), asked.name)
+    author, items = person_of(request).name, parse_ids(asked.items)
+    return await _change(request, lambda classes: classes.remove(asked.name, items, author=author), asked.name)
 
 
 @router.post("/classes/confirm", response_model=ClassChangeOut, dependencies=JUDGE)
@@ -95,19 +96,24 @@ async def reject(request: Request, asked: MembersIn) -> Response:
 @router.post("/classes/rename", response_model=ClassChangeOut, dependencies=MANAGE)
 async def rename(request: Request, asked: RenameIn) -> Response:
     """Rename a class."""
-    return await _change(request, lambda classes: classes.rename(asked.name, asked.to), asked.to)
+    author = person_of(request).name
+    return await _change(request, lambda classes: classes.rename(asked.name, asked.to, author=author), asked.to)
 
 
 @router.post("/classes/merge", response_model=ClassChangeOut, dependencies=MANAGE)
 async def merge(request: Request, asked: MergeIn) -> Response:
     """Merge several classes into one."""
-    return await _change(request, lambda classes: classes.merge(*asked.names, into=asked.into), asked.into)
+    author = person_of(request).name
+    return await _change(
+        request, lambda classes: classes.merge(*asked.names, into=asked.into, author=author), asked.into
+    )
 
 
 @router.post("/classes/delete", response_model=ClassChangeOut, dependencies=MANAGE)
 async def delete(request: Request, asked: NameIn) -> Response:
     """Delete a class and its labels. The pictures are kept."""
-    return await _change(request, lambda classes: classes.delete(asked.name), asked.name)
+    author = person_of(request).name
+    return await _change(request, lambda classes: classes.delete(asked.name, author=author), asked.name)
 
 
 @router.post("/classify", response_model=list[ClassificationOut])
@@ -131,13 +137,14 @@ async def classify(request: Request, asked: ClassifyIn) -> Response:
     return json_response(await service.lanes.run(request, predict))
 
 
-async def _change(request: Request, verb: Callable[[Classes], int], name: str) -> Response:
+async def _change(request: Request, verb: Callable[[Classes], Changed], name: str) -> Response:
     """Change a class; the response has the number of changed pictures."""
     service = service_of(request)
 
     def change(_: object) -> ClassChangeOut:
         try:
-            return ClassChangeOut(name=valid_text(name), count=verb(service.collection.classes))
+            changed = verb(service.collection.classes)
+            return ClassChangeOut(name=valid_text(name), count=changed, action=changed.action)
         except UnknownNameError as error:
             raise not_found(str(error)) from None
 

@@ -1,6 +1,7 @@
 """The collection as a whole: summary, map, and export for other tools."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -10,11 +11,22 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 import lookalike
-from lookalike.collection import format_id
+from lookalike.collection import describe_types
 from lookalike.recipes import ABOUT
 from lookalike.server.access import Person
 from lookalike.server.job_events import job_json
-from lookalike.server.models import CollectionOut, ExportQuery, LimitsOut, MapOut, Name, PersonOut, SpaceOut
+from lookalike.server.models import (
+    MAX_ITEMS,
+    CollectionOut,
+    ExportQuery,
+    LimitsOut,
+    MapOut,
+    Name,
+    NotIndexedOut,
+    PersonOut,
+    SkippedOut,
+    SpaceOut,
+)
 from lookalike.server.problems import json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of, valid_text
 
@@ -33,6 +45,13 @@ EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 LINES_AT_ONCE = 500
 
+BINARY = "application/octet-stream"
+MAP_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}
+}
+MAP_STEPS = 2**16 - 1
+"""Largest coordinate in the response of `map_points`."""
+
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(needs_role("view"))])
 
 
@@ -43,28 +62,52 @@ async def summary(request: Request) -> Response:
     return json_response(await service.lanes.run(request, lambda _: _summary(service, person)))
 
 
+@router.get("/not-indexed", response_model=NotIndexedOut, tags=["service"])
+async def not_indexed(request: Request) -> Response:
+    """Return the files in the sources that are not in the collection, because they cannot be read."""
+    service, person = service_of(request), person_of(request)
+
+    def look_up(_: object) -> NotIndexedOut:
+        visible, skipped = service.visible(person), service.collection.skipped()
+        other_types = service.collection.other_types()
+        return NotIndexedOut(
+            skipped=[
+                SkippedOut(path=valid_text(visible.path(path)), reason=valid_text(visible.text(reason)))
+                for path, reason in islice(skipped.items(), MAX_ITEMS)
+            ],
+            n_skipped=len(skipped),
+            other_types=other_types,
+            summary=describe_types(other_types),
+        )
+
+    return json_response(await service.lanes.run(request, look_up))
+
+
 @router.get("/map", response_model=MapOut, tags=["map"])
-async def coordinates(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
-    """Return map coordinates of at most 5,000 pictures. If they are missing or stale, a job computes them."""
+async def map_state(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
+    """Return whether the map of a space is up to date. If it is missing or stale, a job computes it."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> MapOut:
         drawn, current = service.collection.known_map(space) or (None, False)
         job = None if current else service.jobs.ensure("map", {"space": space}, person.name)
-        ids: list[int] = [] if drawn is None else drawn.ids.tolist()
-        labels = service.collection.labels(ids) if ids else {}
         return MapOut(
             space=space or service.default_space(),
-            ids=[format_id(item) for item in ids],
-            x=[] if drawn is None else [round(place, 5) for place in drawn.x.tolist()],
-            y=[] if drawn is None else [round(place, 5) for place in drawn.y.tolist()],
-            labels=[[valid_text(label) for label in labels[item]] for item in ids],
+            points=0 if drawn is None else len(drawn.ids),
             total=0 if drawn is None else drawn.total,
             current=current,
             job=None if job is None else job_json(job, service.visible(person)),
         )
 
     return json_response(await service.lanes.run(request, look_up))
+
+
+@router.get("/map/points", response_class=Response, responses=MAP_RESPONSES, tags=["map"])
+async def map_points(request: Request, space: Annotated[Name | None, Query()] = None) -> Response:
+    """Return the position and class of each picture on the map, as columns of numbers; empty without a map."""
+    service = service_of(request)
+    data = await service.lanes.run(request, lambda _: _columns(service, space))
+    return Response(data, media_type=BINARY, headers={"Cache-Control": "no-cache"})
 
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])
@@ -99,6 +142,21 @@ async def _parts(service: Service, first: str, lines: Iterator[str]) -> AsyncIte
             return
 
 
+def _columns(service: Service, space: str | None) -> bytes:
+    """The map as bytes; docs/jobs.md describes the format."""
+    drawn, _ = service.collection.known_map(space) or (None, False)
+    head: dict[str, Any] = {"space": space or service.default_space(), "n": 0, "classes": []}
+    columns: list[bytes] = []
+    if drawn is not None:
+        classes = service.collection.point_classes(drawn)
+        head |= {"n": len(drawn.ids), "classes": [valid_text(name) for name in classes.names]}
+        places = [(share * MAP_STEPS).round().astype("<u2") for share in (drawn.x, drawn.y)]
+        columns = [array.tobytes() for array in (drawn.ids.astype("<i8"), *places, classes.codes.astype("<u2"))]
+    text = json.dumps(head).encode()
+    text += b" " * (-(4 + len(text)) % 8)  # so that the ids are aligned
+    return b"".join([len(text).to_bytes(4, "little"), text, *columns])
+
+
 def _summary(service: Service, person: Person) -> CollectionOut:
     found, visible = service.collection.glance(), service.visible(person)
     spaces = [
@@ -115,6 +173,7 @@ def _summary(service: Service, person: Person) -> CollectionOut:
     return CollectionOut(
         name=path.name.removesuffix(".lookalike").lstrip(".") or path.name,
         items=found["items"],
+        not_indexed=found["not_indexed"],
         spaces=spaces,
         classes=found["classes"],
         labelled=found["labels"],

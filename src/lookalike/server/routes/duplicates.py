@@ -15,6 +15,8 @@ from lookalike.server.models import (
     DuplicatesQuery,
     GroupOut,
     GroupsExportQuery,
+    TierOut,
+    TiersQuery,
 )
 from lookalike.server.problems import json_response
 from lookalike.server.routes.collection import EXPORT_FILES, EXPORT_RESPONSES, send_file
@@ -59,13 +61,25 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
     return json_response(await service.lanes.run(request, look_up))
 
 
+@router.get("/tiers", response_model=list[TierOut], tags=["duplicates"])
+async def list_tiers(request: Request, asked: Annotated[TiersQuery, Query()]) -> Response:
+    """Return the number of known groups of each tier. This computes nothing."""
+    service = service_of(request)
+
+    def count(_: object) -> list[TierOut]:
+        counts = service.collection.count_duplicates(space=asked.space)
+        return [TierOut(tier=tier, groups=groups) for tier, groups in counts.items()]
+
+    return json_response(await service.lanes.run(request, count))
+
+
 @router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs_role("judge"))], tags=["duplicates"])
 async def dismiss(request: Request, asked: DismissIn) -> Response:
     """Record permanently that pictures are not duplicates of each other."""
     service, person = service_of(request), person_of(request)
     items = parse_ids(asked.items)
     pairs = await service.lanes.run(request, lambda _: service.collection.not_duplicates(items, author=person.name))
-    return json_response(DismissedOut(pairs=pairs))
+    return json_response(DismissedOut(pairs=pairs, action=pairs.action))
 
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT_RESPONSES, tags=["export"])

@@ -22,11 +22,12 @@ from lookalike.server.models import (
     ItemsOut,
     ItemsQuery,
     KindOut,
+    ScreenSideQuery,
     SideQuery,
 )
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of
-from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, SIDES, etag, is_large, rounded
+from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, QUALITY, SIDES, etag, is_large, rounded
 from lookalike.types import Box
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ WEB_FORMATS = {
 """Formats that browsers can display. Other pictures are sent as JPEG."""
 MAX_SIDE = 4_096
 """Maximum length of the longer side of a picture that is sent as JPEG instead of its file."""
+COPY_BYTES = 2 * 2**20
+"""A file that is not larger than this, nor than the requested side, is sent instead of a copy."""
 PICTURE_HEADERS = {"Cache-Control": CACHE_FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
 PICTURE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
@@ -112,16 +115,22 @@ async def region(request: Request, id: ItemPath, box: BoxQuery, side: SideQuery 
 
 
 @router.get("/{id}/image", response_class=Response, responses=PICTURE_RESPONSES)
-async def image(request: Request, id: ItemPath) -> Response:
-    """Return the picture: its file, or a JPEG if browsers cannot display the format or the file is too large."""
+async def image(request: Request, id: ItemPath, side: ScreenSideQuery = None) -> Response:
+    """Return the picture: its file, or a JPEG if browsers cannot display the format or the file is too large.
+
+    With `side`, a larger picture is sent as a JPEG copy whose longer side has at most this number of pixels, upright.
+    """
     service = service_of(request)
+    side = side and rounded(side)
 
     def load(item: Item) -> tuple[bytes, str]:
+        if side is not None and not (max(item.width, item.height) <= side and item.bytes <= COPY_BYTES):
+            return service.thumbnail(item, side), JPEG
         if item.format in WEB_FORMATS and item.bytes <= service.settings.budget.image_bytes:
             return service.read(item), WEB_FORMATS[item.format]
         return service.picture(item, MAX_SIDE), JPEG
 
-    return await _send_picture(request, id, f'"{id}"', load)
+    return await _send_picture(request, id, f'"{id}"' if side is None else f'"{id}-image-{side}-{QUALITY}"', load)
 
 
 async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Item], tuple[bytes, str]]) -> Response:

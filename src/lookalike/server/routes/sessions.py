@@ -173,6 +173,7 @@ async def finish(request: Request, id: SessionPath, asked: FinishIn) -> Response
             relevant=done.relevant,
             irrelevant=done.irrelevant,
             contradicted=[format_id(item) for item in done.contradicted],
+            action=done.labelled.action,
         )
 
     return json_response(await service.lanes.run(request, label))

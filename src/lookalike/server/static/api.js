@@ -81,7 +81,10 @@ export function send(path, field, files, onprogress = () => {}) {
 }
 
 export const thumbnail = (id, side = 256) => address(`/items/${id}/thumbnail`, { side });
-export const image = (id) => address(`/items/${id}/image`);
+
+/** The URL of a picture; with a side, of a copy whose longer side has that length. */
+export const image = (id, side) => address(`/items/${id}/image`, { side });
+export const SCREEN = 1600; // the side of a copy that fills a screen
 
 /** The URL of an example's thumbnail: of an item, an upload, or a part of an item. */
 export function portrait({ id, upload, box }, side = 128) {

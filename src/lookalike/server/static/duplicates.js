@@ -1,9 +1,9 @@
 // Groups of duplicates in four tiers. They can be dismissed, exported, or removed from the collection.
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
-import { button, h } from "./dom.js";
+import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
-import { bytes, many, percent, title } from "./format.js";
+import { bytes, count, many, percent, title } from "./format.js";
 import { follow } from "./job_progress.js";
 import { attempt, confirm, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
@@ -12,20 +12,27 @@ import { linkTile } from "./tile.js";
 import { empty, lead } from "./view_parts.js";
 
 const TIERS = [
-  ["identical", "Identical", "The same file, byte for byte, in several places."],
-  ["same", "Same photo", "The same photo, saved again, resized or cropped."],
-  ["edited", "Edited copy", "The same photo, mirrored, slightly rotated, or with text or a logo on it."],
-  ["alike", "Similar", "Different photos that look almost the same, such as two shots of the same scene."],
+  ["identical", "Identical", "The same file, byte for byte, in several places.", "No identical files found."],
+  ["same", "Same photo", "The same photo, saved again, resized or cropped.", "No copies of the same photo found."],
+  ["edited", "Edited copy", "The same photo, mirrored, slightly rotated, or with text or a logo on it.", "No edited copies found."],
+  ["alike", "Similar", "Different photos that look almost the same, such as two shots of the same scene.", "No similar pictures found."],
 ];
 const SHOWN = 20; // groups per page
 
 export async function show({ query }, signal) {
-  const tier = query.get("tier") ?? "identical";
   const limit = Number(query.get("limit")) || SHOWN;
-  await collection(signal);
+  const [tiers] = await Promise.all([get("/duplicates/tiers", {}, signal), collection(signal)]);
+  const counts = Object.fromEntries(tiers.map((one) => [one.tier, one.groups]));
+  const tier = query.get("tier") ?? tiers.find((one) => one.groups)?.tier ?? "same";
   const { groups, total, job, without_detail } = await get("/duplicates", { tier, offset: 0, limit }, signal);
+  counts[tier] = job && !total ? null : total;
   const tabs = TIERS.map(([name, words]) =>
-    h("a", { href: amend({ tier: name, limit: null }), "aria-current": name === tier ? "true" : null }, words),
+    h(
+      "a",
+      { href: amend({ tier: name, limit: null }), "aria-current": name === tier ? "true" : null },
+      words,
+      counts[name] !== null && h("span", { class: "count" }, ` ${count(counts[name])}`),
+    ),
   );
   const about = TIERS.find(([name]) => name === tier)?.[2] ?? "";
   const marked = new Marked(signal);
@@ -53,11 +60,24 @@ export async function show({ query }, signal) {
         )
       : job
         ? null
-        : empty(tier === "alike" ? "No similar pictures found." : "No duplicates found."),
+        : nothing(tier, counts),
     total > groups.length
       ? h("p", { class: "actions" }, h("a", { class: "button", href: amend({ limit: limit + SHOWN }) }, "Show more"))
       : null,
     marked.element,
+  );
+}
+
+/** The text of an empty tier, with links to the tiers that have groups or were not searched yet. */
+function nothing(tier, counts) {
+  const others = TIERS.filter(([name]) => name !== tier && counts[name] !== 0);
+  const found = others.filter(([name]) => counts[name]);
+  const next = found.length ? " There are others:" : others.length ? " Look for others:" : "";
+  return empty(
+    TIERS.find(([name]) => name === tier)[3] + next,
+    ...(found.length ? found : others).map(([name, words]) =>
+      anchor(null, counts[name] ? `${words}: ${many(counts[name], "group")}` : words, amend({ tier: name, limit: null })),
+    ),
   );
 }
 

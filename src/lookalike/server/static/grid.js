@@ -45,6 +45,7 @@ export class Grid {
       this.#activate(Number(event.target.closest("[role=gridcell]")?.dataset.index ?? this.active)),
     );
     this.element.addEventListener("measure", () => this.#measure()); // sent when the grid was just inserted
+    this.element.addEventListener("refocus", ({ detail }) => this.#refocus(detail));
     const redraw = () => (this.drawing ||= requestAnimationFrame(() => this.#draw()));
     addEventListener("scroll", redraw, { passive: true, signal });
     const sizes = new ResizeObserver(() => this.#measure());
@@ -103,13 +104,24 @@ export class Grid {
     const row = Math.floor(this.active / this.columns);
     const top = this.element.getBoundingClientRect().top + row * this.pitch;
     const head = (document.getElementById("top")?.offsetHeight ?? 0) + GAP;
+    const bar = document.querySelector(".select-bar:not([hidden])") ?? document.getElementById("tray");
+    const bottom = bar?.getBoundingClientRect().top || innerHeight; // 0 if it is hidden
     if (top < head) scrollBy({ top: top - head, behavior: "instant" });
-    else if (top + this.pitch > innerHeight)
-      scrollBy({ top: top + this.pitch - innerHeight + GAP, behavior: "instant" });
+    else if (top + this.pitch > bottom) scrollBy({ top: top + this.pitch - bottom + GAP, behavior: "instant" });
     this.#draw();
     const cell = this.element.querySelector(`[data-index="${this.active}"]`);
     const target = cell?.querySelector("[data-focus]") ?? cell; // the cell itself while its item is loading
     target?.focus({ preventScroll: true });
+  }
+
+  /** Focus a picture, or the one in its place if it is gone. */
+  #refocus({ id, index }) {
+    if (!this.total) return;
+    for (const [page, items] of this.pages) {
+      const at = Array.isArray(items) ? items.findIndex((one) => (one.item ?? one).id === id) : -1;
+      if (at >= 0) return this.focus(this.place(page, at));
+    }
+    this.focus(index);
   }
 
   #measure() {
@@ -128,9 +140,11 @@ export class Grid {
     this.element.style.height = `${Math.max(0, rows * this.pitch - gap)}px`;
     this.element.setAttribute("aria-rowcount", rows);
     this.element.setAttribute("aria-colcount", columns);
+    const focused = this.element.contains(document.activeElement);
     for (const row of this.rows.values()) row.remove();
     this.rows.clear();
     this.#draw();
+    if (focused) this.element.querySelector(`[data-index="${this.active}"] [data-focus]`)?.focus({ preventScroll: true });
   }
 
   #draw() {

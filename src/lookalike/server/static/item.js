@@ -1,6 +1,6 @@
 // The view of one picture: search with it or a part of it, start a session, and see its classes, what the network
 // recognizes, details and similar pictures.
-import { get, image, post } from "./api.js";
+import { get, image, post, SCREEN } from "./api.js";
 import { BoxSelector } from "./box_selector.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
@@ -34,7 +34,7 @@ export async function show({ arg: id, query }, signal) {
   const hint = h("p", { class: "quiet hint" }, "Drag on the picture to select a part of it.");
 
   const shown = h("img", {
-    src: image(id),
+    src: image(id, SCREEN),
     alt: title(item),
     draggable: "false",
     width: item.width,

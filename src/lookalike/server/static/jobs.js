@@ -1,5 +1,5 @@
 // Jobs: add a folder or upload pictures, check for changes, suggest classes; the list of jobs with their progress.
-import { post, remove, send } from "./api.js";
+import { get, post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, last, many, percent, seconds } from "./format.js";
@@ -42,7 +42,27 @@ export async function show(_route, signal) {
     may("manage") ? starters(about) : null,
     h("h2", {}, "Running and finished"),
     list,
+    about.not_indexed ? notIndexed(await get("/not-indexed", {}, signal)) : null,
     user(about),
+  );
+}
+
+/** The files that are not in the collection: the number of each type that is not read, and those with an error. */
+function notIndexed({ summary, skipped, n_skipped: n }) {
+  const more = n > skipped.length && h("li", {}, `and ${count(n - skipped.length)} more`);
+  const lines = skipped.map(({ path, reason }) => h("li", { class: "path" }, h("b", {}, path), ` ${reason}`));
+  return h(
+    "section",
+    { class: "not-indexed" },
+    h("h2", {}, "Not indexed"),
+    summary && h("p", {}, summary),
+    n > 0 &&
+      h(
+        "details",
+        { class: "story" },
+        h("summary", {}, `${many(n, "file")} that cannot be read`),
+        h("ul", { class: "paths", role: "list" }, lines, more),
+      ),
   );
 }
 

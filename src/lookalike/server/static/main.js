@@ -4,7 +4,7 @@ import { Problem, UNREACHABLE } from "./api.js";
 import { collection } from "./collection.js";
 import { anchor, button, h, icon } from "./dom.js";
 import { listen as listenKeys, showKeys, typing } from "./keyboard.js";
-import { link, listen, read } from "./router.js";
+import { link, listen, onlyExamplesDiffer, read, saveScroll, updateLinks } from "./router.js";
 import { failed, plate, waiting } from "./view_parts.js";
 import * as theme from "./theme_switch.js";
 import * as tray from "./tray.js";
@@ -78,8 +78,20 @@ async function load(name) {
   }
 }
 
+/** The place of the focus in a grid, for a new version of the view: only the user moves the focus. */
+function focusedTile() {
+  const cell = document.activeElement.closest("main .grid [role=gridcell]");
+  return cell && { id: cell.querySelector("[data-focus]")?.dataset.id, index: Number(cell.dataset.index) };
+}
+
 /** Show the view of the current address. The old view stays until the new one is ready or loading takes too long. */
-async function render(scroll = 0) {
+async function render(scroll, old = "") {
+  const sameView = old && onlyExamplesDiffer(old);
+  if (sameView && read().view !== "search") {
+    updateLinks(document, old);
+    tray.show(read());
+    return saveScroll();
+  }
   current.abort();
   current = new AbortController();
   moves += 1;
@@ -87,7 +99,7 @@ async function render(scroll = 0) {
   const route = read();
   document.body.dataset.view = route.view;
   header(route);
-  const loading = setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
+  const loading = !sameView && setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
   let element;
   try {
     upload.setLimits((await collection(signal)).limits);
@@ -112,14 +124,18 @@ async function render(scroll = 0) {
     clearTimeout(loading);
   }
   if (signal.aborted) return;
+  const focused = sameView && focusedTile();
+  const y = scroll ?? (sameView ? scrollY : 0);
   main.replaceChildren(element);
   // Grids must know their height before the page scrolls.
   for (const grid of element.querySelectorAll(".grid")) grid.dispatchEvent(new Event("measure"));
-  scrollTo({ top: scroll, behavior: "instant" });
+  scrollTo({ top: y, behavior: "instant" });
+  dispatchEvent(new Event("scroll")); // the browser sends none if the old view was at the same position
   const heading = element.querySelector("h1")?.textContent;
   document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";
+  if (focused) element.querySelector(".grid")?.dispatchEvent(new CustomEvent("refocus", { detail: focused }));
   if (first) first = false;
-  else if (!element.contains(document.activeElement) && !document.querySelector("dialog[open]"))
+  else if (!sameView && !element.contains(document.activeElement) && !document.querySelector("dialog[open]"))
     main.focus({ preventScroll: true });
   element.dispatchEvent(new CustomEvent("shown"));
   if (heading) say([heading, element.querySelector(".lead p.quiet")?.textContent].filter(Boolean).join(". "));

@@ -5,6 +5,7 @@ import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
 import { follow } from "./job_progress.js";
 import { MapCanvas } from "./map_canvas.js";
+import { readMap } from "./map_data.js";
 import { amend, go } from "./router.js";
 import { empty, lead } from "./view_parts.js";
 
@@ -12,7 +13,9 @@ export async function show({ query }, signal) {
   const about = await collection(signal);
   const space = query.get("space");
   const head = (text, ...tools) => lead("Map", text, { tools: h("div", { class: "actions" }, tools) });
-  const data = await get("/map", { space }, signal);
+  const [state, points] = await Promise.all([get("/map", { space }, signal), readMap(space, signal)]);
+  const numbers = Array.from({ length: points.n }, (_, i) => i);
+  const data = { ...state, ids: numbers.map(points.id), x: points.x, y: points.y, labels: numbers.map(points.label) };
   const progress =
     data.job &&
     follow(

@@ -56,13 +56,15 @@ export function tally(event, item) {
   return true;
 }
 
-function summary({ items, classes, labelled }) {
+function summary({ items, classes, labelled, not_indexed: others }) {
   const parts = [
     many(items, "picture"),
     classes ? many(classes, "class", "classes") : null,
     labelled ? many(labelled, "label") : null,
   ];
-  return parts.filter(Boolean).join(" · ");
+  const text = parts.filter(Boolean).join(" · ");
+  if (!others) return text;
+  return h("p", { class: "quiet" }, `${text} · `, h("a", { href: link("jobs") }, `${many(others, "file")} not indexed`));
 }
 
 function nothing(about, query) {

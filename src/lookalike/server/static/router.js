@@ -44,6 +44,27 @@ export function go(hash) {
   location.hash = hash;
 }
 
+const examplesAt = (query) => JSON.stringify(Object.keys(NO_EXAMPLES).map((name) => query.getAll(name)));
+const rest = ({ view, arg, query }) =>
+  JSON.stringify([view, arg, [...query].filter(([name]) => !(name in NO_EXAMPLES))]);
+
+/** Whether the current address differs from this one in its examples only. */
+export function onlyExamplesDiffer(url) {
+  const [old, now] = [read(new URL(url).hash), read()];
+  return rest(old) === rest(now) && examplesAt(old.query) !== examplesAt(now.query);
+}
+
+/** Give the links that have the examples of an old address those of the current one. */
+export function updateLinks(place, url) {
+  const old = examplesAt(read(new URL(url).hash).query);
+  for (const one of place.querySelectorAll('a[href^="#/"]')) {
+    const { view, arg, query } = read(one.hash);
+    if (examplesAt(query) !== old) continue;
+    const own = [...new Set(query.keys())].filter((name) => !(name in NO_EXAMPLES));
+    one.href = link(view, arg, Object.fromEntries(own.map((name) => [name, query.getAll(name)])));
+  }
+}
+
 /** Go to an address without adding an entry to the history. */
 export function replace(hash) {
   history.replaceState(history.state, "", hash);
@@ -52,20 +73,23 @@ export function replace(hash) {
 
 let saving = 0;
 
-/** Call `render(scroll)` when the address changes. The scroll position is stored in the history entry. */
+/** Store the scroll position in the history entry. */
+export const saveScroll = () => history.replaceState({ ...history.state, y: scrollY }, "");
+
+/** Call `render(scroll, the old address)` when the address changes; scroll is undefined at a new address. The scroll position is stored in the history entry. */
 export function listen(render) {
   history.scrollRestoration = "manual";
-  addEventListener("hashchange", () => {
+  addEventListener("hashchange", (event) => {
     clearTimeout(saving);
-    render(history.state?.y ?? 0);
+    render(history.state?.y, event.oldURL);
   });
   addEventListener(
     "scroll",
     () => {
       clearTimeout(saving);
-      saving = setTimeout(() => history.replaceState({ ...history.state, y: scrollY }, ""), 250);
+      saving = setTimeout(saveScroll, 250);
     },
     { passive: true },
   );
-  render(history.state?.y ?? 0);
+  render(history.state?.y);
 }

@@ -2,7 +2,7 @@
 import { thumbnail } from "./api.js";
 import { button, h, icon } from "./dom.js";
 import { title } from "./format.js";
-import { put } from "./tray.js";
+import { drawMark, put } from "./tray.js";
 
 export const MARKS = { yes: "Yes", no: "No", skip: "Skipped" };
 
@@ -48,13 +48,13 @@ export function linkTile(item, href, { words = "", box = null, side = 256 } = {}
   );
 }
 
-/** A link tile with buttons that add the picture to the tray, shown on hover. The keys + and - do the same. */
+/** A link tile that shows whether the picture is in the tray, and on hover buttons that add it, as + and - do. */
 export function exampleTile(item, href, props) {
   const add = (drawing, words, side) =>
     button(drawing, `${words}: ${title(item)}`, () => put({ id: item.id }, side), { quiet: true, tabindex: "-1" });
-  return h(
+  const tile = h(
     "div",
-    { class: "tile" },
+    { class: "tile", dataset: { example: item.id } },
     linkTile(item, href, props),
     h(
       "div",
@@ -63,6 +63,8 @@ export function exampleTile(item, href, props) {
       add("minus", "Add as negative example", "without"),
     ),
   );
+  drawMark(tile);
+  return tile;
 }
 
 /** A badge that shows a mark by shape, word and colour. */

@@ -4,7 +4,7 @@ import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { examplesIn, format } from "./examples.js";
 import { many } from "./format.js";
-import { note } from "./notify.js";
+import { note, say } from "./notify.js";
 import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
 import { startSession } from "./start_session.js";
 
@@ -19,6 +19,21 @@ export function put(example, side) {
   const { query } = read();
   const mine = new Set(query.getAll(side)).add(text);
   go(amend({ [side]: [...mine], [other]: query.getAll(other).filter((one) => one !== text) }));
+  say(`Added as a ${side === "with" ? "positive" : "negative"} example.`);
+}
+
+/** Show in the tile of a grid whether its picture is in the tray. */
+export function drawMark(tile) {
+  const { query } = read();
+  const sides = { with: ["yes", "plus", "Positive"], without: ["no", "minus", "Negative"] };
+  const side = Object.keys(sides).find((one) => query.getAll(one).includes(tile.dataset.example));
+  const pic = tile.querySelector(".pic");
+  const [mark, drawing, words] = sides[side] ?? [];
+  tile.querySelector(".badge")?.remove();
+  tile.dataset.mark = mark ?? "none";
+  const name = pic.ariaLabel.replace(/, (posi|nega)tive example$/, "");
+  pic.ariaLabel = mark ? `${name}, ${words.toLowerCase()} example` : name;
+  if (mark) pic.append(h("span", { class: `badge ${mark}` }, icon(drawing), words));
 }
 
 function chip(example, side) {
@@ -71,6 +86,14 @@ function learnFrom({ positive, negative, words, withoutWords }) {
 
 export function show(route) {
   const tray = document.getElementById("tray");
+  const buttons = () => [...tray.querySelectorAll("button, a")];
+  const focused = buttons().indexOf(document.activeElement);
+  draw(tray, route);
+  for (const tile of document.querySelectorAll("main [data-example]")) drawMark(tile);
+  if (focused >= 0) (buttons()[focused] ?? buttons().at(-1) ?? document.getElementById("main")).focus();
+}
+
+function draw(tray, route) {
   const examples = examplesIn(route.query);
   const { positive, negative, words, withoutWords } = examples;
   tray.hidden = !SHOWN_IN.includes(route.view) || !Object.values(examples).some((list) => list.length);
