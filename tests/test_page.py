@@ -863,7 +863,7 @@ SMALL = """() => {
   const all = [...document.querySelectorAll("button, a, input:not([type=file]), select, summary")];
   const targets = all.filter((one) => shown(one) && !one.closest(".skip, [aria-hidden], p, label"));
   const sides = (one) => [one.getBoundingClientRect().width, one.getBoundingClientRect().height];
-  const small = targets.filter((one) => Math.min(...sides(one)) < 43.5);
+  const small = targets.filter((one) => Math.min(...sides(one)) < 39.5);
   return small.map((one) => `${one.outerHTML.slice(0, 120)} ${sides(one)}`);
 }"""
 

@@ -144,8 +144,13 @@ async def _send_picture(request: Request, id: str, tag: str, load: Callable[[Ite
 
 async def _load(service: Service, request: Request, id: str, load: Callable[[Item], T]) -> T:
     """Look up an item and load its picture. Large pictures have their own lane."""
-    item = await service.lanes.run(request, lambda _: service.item(id))
-    return await service.lanes.run(request, lambda _: load(item), lane="large" if is_large(item) else "read")
+
+    def load_small(_: object) -> tuple[T | None, Item]:
+        item = service.item(id)
+        return None if is_large(item) else load(item), item
+
+    loaded, item = await service.lanes.run(request, load_small)
+    return loaded if loaded is not None else await service.lanes.run(request, lambda _: load(item), lane="large")
 
 
 def _parse_box(text: str) -> Box:

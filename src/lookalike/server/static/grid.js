@@ -6,6 +6,8 @@ import { Selection } from "./selection.js";
 const PAGE = 200; // items per request
 const KEPT = 30; // pages cached
 const OVERSCAN = 2; // rows drawn above and below the visible ones
+const REST_MS = 30; // without scrolling, after which missing pages are fetched
+const LATER_MS = 150; // after which the pictures above and below are loaded
 const GAP = 10;
 
 /**
@@ -102,7 +104,8 @@ export class Grid {
     const row = Math.floor(this.active / this.columns);
     const top = this.element.getBoundingClientRect().top + row * this.pitch;
     const head = (document.getElementById("top")?.offsetHeight ?? 0) + GAP;
-    const bottom = document.getElementById("tray")?.getBoundingClientRect().top || innerHeight; // 0 if it is hidden
+    const bar = document.querySelector(".select-bar:not([hidden])") ?? document.getElementById("tray");
+    const bottom = bar?.getBoundingClientRect().top || innerHeight; // 0 if it is hidden
     if (top < head) scrollBy({ top: top - head, behavior: "instant" });
     else if (top + this.pitch > bottom) scrollBy({ top: top + this.pitch - bottom + GAP, behavior: "instant" });
     this.#draw();
@@ -149,19 +152,44 @@ export class Grid {
     if (!this.pitch || !this.element.isConnected) return;
     const top = -this.element.getBoundingClientRect().top;
     const count = Math.ceil(this.total / this.columns);
-    const first = Math.max(0, Math.floor(top / this.pitch) - OVERSCAN);
-    const last = Math.min(count - 1, Math.floor((top + innerHeight) / this.pitch) + OVERSCAN);
+    const seen = [top, top + innerHeight].map((y) => Math.floor(y / this.pitch));
+    const first = Math.max(0, seen[0] - OVERSCAN);
+    const last = Math.min(count - 1, seen[1] + OVERSCAN);
     const kept = Math.floor(this.active / this.columns); // keep the focused row
     for (const [number, row] of this.rows) {
       if ((number < first || number > last) && number !== kept) {
+        for (const img of row.querySelectorAll("img:not(.there)")) img.removeAttribute("src"); // cancels the request
         row.remove();
         this.rows.delete(number);
       }
     }
     for (let number = first; number <= last; number++) if (!this.rows.has(number)) this.#addRow(number);
     if (count && !this.rows.has(kept)) this.#addRow(kept);
-    clearTimeout(this.reading); // fast scrolling fetches only the rows where it stops
-    this.reading = setTimeout(() => this.#read(first * this.columns, (last + 1) * this.columns), 40);
+    const isFast = Math.abs(top - this.top) > innerHeight / 2; // then only the place where it stops is loaded
+    this.top = top;
+    this.#fillRows(...(isFast ? [kept, kept] : seen));
+    clearTimeout(this.resting);
+    clearTimeout(this.later);
+    this.resting = setTimeout(() => {
+      this.#fillRows(...seen);
+      this.#read(seen[0] * this.columns, (seen[1] + 1) * this.columns);
+      this.later = setTimeout(() => {
+        this.#fillRows(first, last);
+        this.#read(first * this.columns, (last + 1) * this.columns);
+      }, LATER_MS);
+    }, REST_MS);
+  }
+
+  #fillRows(first, last) {
+    const kept = Math.floor(this.active / this.columns);
+    for (const [number, row] of this.rows) {
+      if ((number < first || number > last) && number !== kept) continue;
+      for (const cell of row.querySelectorAll(".cell:empty")) {
+        const index = Number(cell.dataset.index);
+        const item = this.item(index);
+        if (item) this.#fill(cell, item, index);
+      }
+    }
   }
 
   #addRow(number) {
@@ -177,8 +205,6 @@ export class Grid {
         "aria-colindex": column + 1,
         dataset: { index },
       });
-      const item = this.item(index);
-      if (item) this.#fill(cell, item, index);
       row.append(cell);
     }
     const after = [...this.rows.keys()].filter((other) => other > number).sort((a, b) => a - b)[0];
@@ -189,6 +215,8 @@ export class Grid {
   #fill(cell, item, index) {
     cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item));
     this.selection.draw(cell, (item.item ?? item).id);
+    const img = cell.querySelector("img");
+    if (img) img.loading = "eager"; // the grid decides what is loaded
     const target = cell.querySelector("[data-focus]");
     target.tabIndex = index === this.active ? 0 : -1;
     if (cell === document.activeElement) target.focus({ preventScroll: true });
@@ -196,15 +224,12 @@ export class Grid {
   }
 
   #read(from, to) {
-    for (let page = Math.floor(from / PAGE); page * PAGE < Math.min(to, this.total); page++) {
+    for (let page = Math.floor(Math.max(0, from) / PAGE); page * PAGE < Math.min(to, this.total); page++) {
       if (this.pages.has(page)) continue;
       const reading = this.fetch(page * PAGE, PAGE).then(
         ({ items }) => {
           this.pages.set(page, items);
-          for (const cell of this.element.querySelectorAll(".cell:empty")) {
-            const item = this.item(Number(cell.dataset.index));
-            if (item) this.#fill(cell, item, Number(cell.dataset.index));
-          }
+          this.#draw();
         },
         () => this.pages.delete(page), // fetched again when next visible
       );

@@ -64,8 +64,8 @@ async function change(selection, verb, name, text) {
   selection.clear();
   forget();
   const words = `${text} ${answer.name}: ${many(answer.count, "picture")}.`;
-  if (answer.action) (await import("./undo.js")).noteUndo(words, answer.action);
-  else note(words);
+  const { noteUndo } = await import("./undo.js").catch(() => ({ noteUndo: note }));
+  noteUndo(words, answer.action);
   dispatchEvent(new HashChangeEvent("hashchange"));
   return true;
 }

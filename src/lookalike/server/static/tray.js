@@ -3,11 +3,13 @@ import { portrait } from "./api.js";
 import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { examplesIn, format } from "./examples.js";
+import { many } from "./format.js";
 import { note, say } from "./notify.js";
 import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
 import { startSession } from "./start_session.js";
 
 const SHOWN_IN = ["pictures", "item", "search", "map", "class"];
+let isOpen = false; // on phones, where the tray is one line until it is opened
 const NAME_LETTERS = 200; // of the name of a class
 
 /** Add an example to the list `side`, "with" or "without", of the address, and remove it from the other list. */
@@ -120,7 +122,26 @@ function draw(tray, route) {
   const clear = button(null, "Clear", () => go(route.view === "search" ? "#/" : amend(NO_EXAMPLES)), {
     class: "plain",
   });
+  const number = chips.children.length;
+  const first = positive[0] ?? negative[0];
+  const toggle = h(
+    "button",
+    {
+      type: "button",
+      class: "toggle plain",
+      "aria-expanded": isOpen,
+      onclick: () => {
+        isOpen = tray.classList.toggle("open");
+        toggle.setAttribute("aria-expanded", isOpen);
+      },
+    },
+    first ? h("img", { src: portrait(first), alt: "" }) : icon("search"),
+    h("span", {}, many(number, "example")),
+    icon("up"),
+  );
+  tray.classList.toggle("open", isOpen);
   return tray.replaceChildren(
+    toggle,
     chips,
     h("div", { class: "actions" }, route.view === "search" ? null : search, learn, clear),
   );
