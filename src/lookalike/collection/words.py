@@ -286,22 +286,20 @@ class KindMatcher(Matcher):
 
     def best(self, k: int) -> tuple[Ids, Vectors]:
         """Scan the kinds of all pictures."""
-        best_ids, best_scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        others = self._without_kinds()
+        best = others, self._combine(others, np.zeros((len(others), len(self._words)), np.float32))
         for block in self._blocks:
+            best = _keep_best(*best, k)
+            least = max(FLOOR, best[1].min()) if len(best[1]) == k else FLOOR
             scores = self._combine(block.ids, self._score_rows(block.X))  # (n,)
-            allowed = np.ones(len(scores), np.bool_)
+            allowed = scores >= least
             if block.dead is not None:
                 allowed[block.dead] = False
+            at = np.flatnonzero(allowed)
             if self._among is not None:
-                allowed &= np.isin(block.ids, self._among, assume_unique=True)
-            scores = np.where(allowed & (scores >= FLOOR), scores, 0)
-            ids, scores = _keep_best(block.ids, scores, k)
-            best_ids.append(ids)
-            best_scores.append(scores)
-        others = self._without_kinds()
-        best_ids.append(others)
-        best_scores.append(self._combine(others, np.zeros((len(others), len(self._words)), np.float32)))
-        return _keep_best(np.concatenate(best_ids), np.concatenate(best_scores), k)
+                at = at[np.isin(block.ids[at], self._among, assume_unique=True)]
+            best = np.concatenate([best[0], block.ids[at]]), np.concatenate([best[1], scores[at]])
+        return _keep_best(*best, k)
 
     def score(self, ids: Ids) -> Vectors:
         """Scores of any items."""
