@@ -1,7 +1,7 @@
 """`lookalike clip`: create a space for a network of pictures and texts, such as CLIP."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,7 +76,7 @@ def clip(
       lookalike clip image.onnx text.onnx tokenizer.json --picture dog.jpg --words dog
       lookalike clip image.onnx text.onnx tokenizer.json --size 256 --mean 0 --scale 255 --pad 0
     """
-    given = {"mean": _numbers("--mean", mean), "scale": _numbers("--scale", scale)}
+    given: dict[str, Any] = {"mean": _numbers("--mean", mean), "scale": _numbers("--scale", scale)}
     network = networks.load_clip(  # before the collection is created
         image,
         text,
