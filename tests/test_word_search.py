@@ -107,6 +107,11 @@ def test_folders_above_a_source_do_not_count_as_words(collection):
     assert paths_with(collection, "dogs") == [1]
 
 
+def test_only_file_names_count_in_a_list_of_paths(collection):
+    place(collection, "/disk/wolves/a.jpg", "/disk/b/wolf.jpg", source="/home/anna/list.txt")
+    assert paths_with(collection, "wolf") == [1]
+
+
 def test_accents_plurals_and_hyphens_do_not_matter_in_paths(collection):
     place(collection, "/photos/Strände/Größe.jpg", "/photos/T-Shirts_3.jpg", "/photos/stories/red-car.jpg")
     for words, n in {"grosse": 1, "STRÄNDE": 1, "strande": 1, "t-shirt": 1, "story": 1, "cars": 1}.items():

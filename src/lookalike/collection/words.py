@@ -22,7 +22,7 @@ from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query,
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError
 from lookalike.features.kinds import decode_kinds
-from lookalike.images.sources import relative_to, root_of
+from lookalike.images.sources import is_list, relative_to, root_of
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
@@ -447,9 +447,9 @@ def _read(spaces: Spaces, text: str) -> ReadText:
 
 def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     store = spaces.store
-    wanted = [split_words(name) for name in {term.text, term.lemma or term.text}]
+    wanted = [_spellings(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
-    paths = _find_paths(store, split_words(term.text))
+    paths = _find_paths(store, _spellings(term.text))
     scores: dict[int, float] = {}
     for label in labels:
         for predicted in store.judgements.predictions.of(label):
@@ -465,37 +465,36 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     return OwnWord(term, meaning, ids, values)
 
 
-def _find_paths(store: Store, words: Sequence[str]) -> Ids:
+def _find_paths(store: Store, words: Sequence[set[str]]) -> Ids:
     """Items, ascending, with all of these words in the name of a file, or of a folder below a source."""
-    spellings = [_spellings(word) for word in words]
-    ids = store.items.with_path_words(spellings)
-    sources = store.items.sources()
+    ids, sources = store.items.with_path_words(words), store.items.sources()
     above = {root_of(source).rpartition("/")[0] for source in sources} | {str(store.path)}
-    if not len(ids) or set(split_words(" ".join(above))).isdisjoint(set().union(*spellings)):
+    outside = set(split_words(" ".join(above)))
+    if not len(ids) or not any(outside & spellings for spellings in words) and not any(map(is_list, sources)):
         return ids
     relative = relative_to(sources)  # the word may only be in a folder above the source
     found = {item for item, path in store.items.paths_of(ids.tolist()) if _contains(relative(path), words)}
     return np.array(sorted(found), np.int64)
 
 
-def _contains(name: str, words: Sequence[str]) -> bool:
-    """Whether a label or path has all these words, as singular or plural.
+def _contains(name: str, words: Sequence[set[str]]) -> bool:
+    """Whether a label or path has one of the spellings of each word.
 
-    >>> _contains("Holiday 2024/IMG_beaches2.jpg", ["beach"]), _contains("carpet.jpg", ["car"])
+    >>> _contains("Holiday 2024/IMG_beaches2.jpg", _spellings("beach")), _contains("carpet.jpg", _spellings("car"))
     (True, False)
     """
     parts = set(split_words(name))
-    return bool(words) and all(not _spellings(word).isdisjoint(parts) for word in words)
+    return bool(words) and not any(spellings.isdisjoint(parts) for spellings in words)
 
 
-def _spellings(word: str) -> set[str]:
-    """The words that have a singular, or are one, in common with a word.
+def _spellings(text: str) -> list[set[str]]:
+    """The spellings of each word of a text: itself, its singulars and plurals, and the plurals of its singulars.
 
-    >>> sorted(_spellings("boxes"))
-    ['box', 'boxe', 'boxes', 'boxeses']
+    >>> [sorted(spellings) for spellings in _spellings("Fire engines")]
+    [['fire', 'fires'], ['engine', 'engines', 'engineses']]
     """
-    forms = {word, *singulars(word)}
-    return forms.union(*map(plurals, forms))
+    forms = [{word, *singulars(word)} for word in split_words(text)]
+    return [words.union(*map(plurals, words)) for words in forms]
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
