@@ -68,6 +68,24 @@ def test_a_word_finds_the_kinds_below_it(collection):
     assert found(collection, "retriever")[0] == 1
 
 
+def test_the_best_pictures_of_several_segments_are_found(collection):
+    store, random = collection._store, np.random.default_rng(1)
+    for start in range(100, 500, 100):
+        ids = np.arange(start, start + 100)
+        P = np.full((100, 1000), 1e-5, np.float32)
+        P[:, DOG], P[:, BUS] = random.permuted(np.linspace(0.1, 0.9, 100)), 0.05
+        with store.writer(), store.transaction():
+            store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+        with store.writer():
+            rows = store.vectors.write(collection._spaces.kinds.name, ids, encode_kinds(P))
+            with store.transaction():
+                store.vectors.commit(rows)
+    everything = found(collection, "retriever", k=1000)
+    assert len(everything) > 400
+    for k in (1, 7, 150):
+        assert found(collection, "retriever", k=k) == everything[:k]
+
+
 def test_scores_are_best_first_and_pictures_without_a_match_are_left_out(collection):
     results = collection.search(words="tiger")
     scores = [result.score for result in results]

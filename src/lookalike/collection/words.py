@@ -469,10 +469,10 @@ def _find_paths(store: Store, words: Sequence[set[str]]) -> Ids:
     """Items, ascending, with all of these words in the name of a file, or of a folder below a source."""
     ids, sources = store.items.with_path_words(words), store.items.sources()
     above = {root_of(source).rpartition("/")[0] for source in sources} | {str(store.path)}
-    outside = set(split_words(" ".join(above)))
-    if not len(ids) or not any(outside & spellings for spellings in words) and not any(map(is_list, sources)):
+    outside = set(split_words(" ".join(above)))  # words of folders that do not count
+    if not any(outside & spellings for spellings in words) and not any(map(is_list, sources)):
         return ids
-    relative = relative_to(sources)  # the word may only be in a folder above the source
+    relative = relative_to(sources)
     found = {item for item, path in store.items.paths_of(ids.tolist()) if _contains(relative(path), words)}
     return np.array(sorted(found), np.int64)
 
