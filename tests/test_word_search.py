@@ -5,12 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lookalike import Collection, Filter
 from lookalike.classes import Words
+from lookalike.classes.words import plurals, singulars
 from lookalike.errors import InputError
 from lookalike.features.kinds import encode_kinds
 from lookalike.store.items import Item
+from lookalike.text import split_words
 from towers import KINDS, PIXELS
 
 DOG, CAT, TIGER, BUS = 207, 281, 292, 779  # golden retriever, tabby, tiger, school bus
@@ -80,6 +84,59 @@ def test_names_of_files_and_folders_count_as_words(collection):
         found(collection, "photosx")
 
 
+def place(collection, *paths, source="/photos"):
+    """Add pictures 11, 12, … with these paths, and without kinds."""
+    store = collection._store
+    with store.writer(), store.transaction():
+        store.items.add_source(source)
+        store.items.add([Item(item, [], 1, 1, 1, "jpeg", 0.0, None) for item, _ in enumerate(paths, 11)])
+        store.items.link([(path, 1, 1, item) for item, path in enumerate(paths, 11)])
+
+
+def paths_with(collection, words):
+    return [meaning.paths for meaning in collection.understand(words)]
+
+
+def test_folders_above_a_source_do_not_count_as_words(collection):
+    place(
+        collection, "/home/anna/tigers/trip/a.jpg", "/home/anna/tigers/trip/anna.jpg", source="/home/anna/tigers/trip"
+    )
+    assert paths_with(collection, "anna") == [1]
+    assert paths_with(collection, "tigers") == [0]
+    assert paths_with(collection, "trips") == [2]
+    assert paths_with(collection, "dogs") == [1]
+
+
+def test_accents_plurals_and_hyphens_do_not_matter_in_paths(collection):
+    place(collection, "/photos/Strände/Größe.jpg", "/photos/T-Shirts_3.jpg", "/photos/stories/red-car.jpg")
+    for words, n in {"grosse": 1, "STRÄNDE": 1, "strande": 1, "t-shirt": 1, "story": 1, "cars": 1}.items():
+        assert sum(paths_with(collection, words)) == n, words
+    assert paths_with(collection, "shirt story") == [1, 1]
+    assert sum(paths_with(collection, "3")) == 0
+
+
+def test_copies_of_a_picture_count_once(collection):
+    place(collection, "/photos/sand/1.jpg")
+    with collection._store.writer(), collection._store.transaction():
+        collection._store.items.link([("/photos/more sand/1.jpg", 1, 1, 11)])
+    assert paths_with(collection, "sand") == [1]
+
+
+def test_the_words_of_removed_pictures_are_found_again_after_an_undo(collection):
+    removed = collection.remove(6)
+    assert paths_with(collection, "dogs") == [0]
+    collection.undo(removed.action)
+    assert paths_with(collection, "dogs") == [1]
+
+
+@given(st.text("abchimnosxyzé", min_size=1), st.text("abchimnosxyzé", min_size=1))
+def test_words_match_if_they_have_a_form_in_common(word, other):
+    """Searches use the plurals of the forms of a word, because only the words themselves are stored."""
+    assert all(word in singulars(plural) for plural in plurals(word))
+    assert all(word in plurals(singular) for singular in singulars(word))
+    assert split_words(word) == split_words(split_words(word)[0])
+
+
 def test_labels_outrank_the_network(collection):
     collection.classes.add("tiger cub", [4])
     assert found(collection, "tiger", k=2) == [4, 3]
@@ -146,6 +203,8 @@ def test_completions_are_labels_folders_and_kinds(collection):
     collection.classes.add("tiger cub", [1])
     assert collection.complete("tig")[:2] == ["tiger cub", "tiger"]
     assert "garden party" in collection.complete("garde")
+    assert collection.complete("Garden P")[0] == "garden party"
+    assert "hotdog_7.jpg" not in collection.complete("hotd")
     assert collection.complete(" ") == []
 
 

@@ -17,7 +17,7 @@ from lookalike.collection import calibration, clip, export
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
-from lookalike.collection.clip import ClipReport
+from lookalike.collection.clip import Clip, ClipReport
 from lookalike.collection.duplicates import Group, Groups, Tier, count_groups, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.executor import Executor
@@ -173,13 +173,11 @@ class Collection:
         must fit the picture better than some others. If a check fails, InputError is raised and no space is created.
         The vectors of the pictures are computed by the next `add` or `refresh`.
         """
-        if (picture is None) != (words is None):
-            raise InputError("Give both a picture and the words that describe it, or neither.")
-        recipe = clip.clip_recipe(
-            name,
+        network = clip.load_clip(
             image,
             text,
             tokenizer,
+            name=name,
             size=size,
             mean=mean,
             scale=scale,
@@ -188,11 +186,17 @@ class Collection:
             pad=pad,
             image_output=image_output,
             text_output=text_output,
+            picture=picture,
+            words=words,
+            store=self._store,
         )
-        with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
-            (space,) = self._spaces.create([recipe])
-            cosines = {} if picture is None or words is None else clip.check_words(space, picture, words)
-            return ClipReport(name, space.specs, space.chain.feature.dim, cosines)
+        return self.add_loaded_clip(network)
+
+    def add_loaded_clip(self, network: Clip) -> ClipReport:
+        """Create the space of a network that `lookalike.collection.load_clip` has loaded and checked."""
+        with self._store.writer(self.wait_s):
+            self._spaces.create([network.recipe], checked=True)
+        return network.report
 
     def remove_space(self, name: str) -> None:
         """Remove a space with its vectors and its model, and the vectors of its feature if no other space uses them.

@@ -6,7 +6,6 @@ A space with a text encoder (`encode.text`), such as that of the user's own CLIP
 combined with example pictures.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.classes.words import Term, Words, singulars
+from lookalike.classes.words import Term, Words, plurals, singulars
 from lookalike.collection.likelihood import Search, Shares, estimate, from_distances, make_monotone
 from lookalike.collection.resolve import Example, select
 from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query, make_result
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError
 from lookalike.features.kinds import decode_kinds
-from lookalike.images.sources import relative_to
+from lookalike.images.sources import relative_to, root_of
 from lookalike.limits import check_count
+from lookalike.store.directory import Store
 from lookalike.store.items import Filter
-from lookalike.text import many
+from lookalike.text import many, split_words
 from lookalike.types import Ids, Query, Vectors
 
 CANDIDATES = 1_000
@@ -51,8 +51,8 @@ EXAMPLE_PICTURES = 5
 SAME_SENSE = 0.99
 """Classes whose weights are at least this share of the largest are kinds of a word in its most frequent sense."""
 
-FOLDER_PATHS = 200
-"""Paths whose folders are suggested for a word that a user types."""
+FOLDER_WORDS, FOLDER_ITEMS = 20, 20
+"""Words that complete what a user types, and pictures per word whose folders are suggested."""
 
 MAX_WORDS = 200
 """Maximum number of characters of a search by words."""
@@ -164,9 +164,12 @@ def complete(spaces: Spaces, prefix: str, k: int) -> list[str]:
         return []
     labels = spaces.store.judgements.classes.counts()
     found = [label for label in labels if label.casefold().startswith(start)]
-    relative = relative_to(spaces.store.items.sources())
-    for _, path in spaces.store.items.paths_containing([f"/{start}"], FOLDER_PATHS):
-        found += [folder for folder in relative(path).split("/")[:-1] if folder.casefold().startswith(start)]
+    items, relative = spaces.store.items, relative_to(spaces.store.items.sources())
+    for *first, last in filter(None, [split_words(start)]):
+        for word in items.path_words(last, FOLDER_WORDS):
+            ids = items.with_path_words([[one] for one in (*first, word)], FOLDER_ITEMS).tolist()
+            folders = [folder for _, path in items.paths_of(ids) for folder in relative(path).split("/")[:-1]]
+            found += [folder for folder in folders if folder.casefold().startswith(start)]
     found += Words.load().complete(start, k) if spaces.kinds is not None else []
     return list(dict.fromkeys(found))[:k]
 
@@ -283,22 +286,20 @@ class KindMatcher(Matcher):
 
     def best(self, k: int) -> tuple[Ids, Vectors]:
         """Scan the kinds of all pictures."""
-        best_ids, best_scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        others = self._without_kinds()
+        best = others, self._combine(others, np.zeros((len(others), len(self._words)), np.float32))
         for block in self._blocks:
+            best = _keep_best(*best, k)
+            least = max(FLOOR, best[1].min()) if len(best[1]) == k else FLOOR
             scores = self._combine(block.ids, self._score_rows(block.X))  # (n,)
-            allowed = np.ones(len(scores), np.bool_)
+            allowed = scores >= least
             if block.dead is not None:
                 allowed[block.dead] = False
+            at = np.flatnonzero(allowed)
             if self._among is not None:
-                allowed &= np.isin(block.ids, self._among, assume_unique=True)
-            scores = np.where(allowed & (scores >= FLOOR), scores, 0)
-            ids, scores = _keep_best(block.ids, scores, k)
-            best_ids.append(ids)
-            best_scores.append(scores)
-        others = self._without_kinds()
-        best_ids.append(others)
-        best_scores.append(self._combine(others, np.zeros((len(others), len(self._words)), np.float32)))
-        return _keep_best(np.concatenate(best_ids), np.concatenate(best_scores), k)
+                at = at[np.isin(block.ids[at], self._among, assume_unique=True)]
+            best = np.concatenate([best[0], block.ids[at]]), np.concatenate([best[1], scores[at]])
+        return _keep_best(*best, k)
 
     def score(self, ids: Ids) -> Vectors:
         """Scores of any items."""
@@ -446,21 +447,35 @@ def _read(spaces: Spaces, text: str) -> ReadText:
 
 def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     store = spaces.store
-    wanted = [name.split() for name in {term.text, term.lemma or term.text}]
+    wanted = [split_words(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
-    relative = relative_to(store.items.sources())
-    found = store.items.paths_containing([min(_forms(word), key=len) for word in term.text.split()])
-    paths = {item for item, path in found if _contains(relative(path), term.text.split())}
-    scores = dict.fromkeys(paths, PATH_SCORE)
+    paths = _find_paths(store, split_words(term.text))
+    scores: dict[int, float] = {}
     for label in labels:
         for predicted in store.judgements.predictions.of(label):
             scores[predicted.item] = max(scores.get(predicted.item, 0.0), predicted.probability)
     for label in labels:
         scores.update(dict.fromkeys(store.judgements.items_with(label).tolist(), 1.0))
-    ids = store.items.existing(scores)  # labels stay when a picture is removed
-    values = np.array([scores[item] for item in ids.tolist()], np.float32)
+    labelled = store.items.existing(scores)  # labels stay when a picture is removed
+    ids = np.union1d(paths, labelled)
+    values = np.where(_places(paths, ids)[1], np.float32(PATH_SCORE), np.float32(0))
+    at = np.searchsorted(ids, labelled)
+    values[at] = np.maximum(values[at], np.array([scores[item] for item in labelled.tolist()], np.float32))
     meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(paths), term.suggestions)
     return OwnWord(term, meaning, ids, values)
+
+
+def _find_paths(store: Store, words: Sequence[str]) -> Ids:
+    """Items, ascending, with all of these words in the name of a file, or of a folder below a source."""
+    spellings = [_spellings(word) for word in words]
+    ids = store.items.with_path_words(spellings)
+    sources = store.items.sources()
+    above = {root_of(source).rpartition("/")[0] for source in sources} | {str(store.path)}
+    if not len(ids) or set(split_words(" ".join(above))).isdisjoint(set().union(*spellings)):
+        return ids
+    relative = relative_to(sources)  # the word may only be in a folder above the source
+    found = {item for item, path in store.items.paths_of(ids.tolist()) if _contains(relative(path), words)}
+    return np.array(sorted(found), np.int64)
 
 
 def _contains(name: str, words: Sequence[str]) -> bool:
@@ -469,13 +484,18 @@ def _contains(name: str, words: Sequence[str]) -> bool:
     >>> _contains("Holiday 2024/IMG_beaches2.jpg", ["beach"]), _contains("carpet.jpg", ["car"])
     (True, False)
     """
-    parts = [_forms(part) for part in re.findall(r"[^\W\d_]+", name)]
-    return all(any(not _forms(word).isdisjoint(part) for part in parts) for word in words)
+    parts = set(split_words(name))
+    return bool(words) and all(not _spellings(word).isdisjoint(parts) for word in words)
 
 
-def _forms(word: str) -> set[str]:
-    """A word and what its singular can be."""
-    return {word.casefold(), *singulars(word.casefold())}
+def _spellings(word: str) -> set[str]:
+    """The words that have a singular, or are one, in common with a word.
+
+    >>> sorted(_spellings("boxes"))
+    ['box', 'boxe', 'boxes', 'boxeses']
+    """
+    forms = {word, *singulars(word)}
+    return forms.union(*map(plurals, forms))
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:

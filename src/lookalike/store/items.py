@@ -14,6 +14,7 @@ import numpy as np
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, text, unhex
+from lookalike.store.words import find_items, find_words
 from lookalike.types import Exif, Ids
 
 BATCH = 500
@@ -221,14 +222,15 @@ class Items:
         for prefix in (text(folder), text(root + "::")):
             yield from self._between(prefix, _after(prefix))
 
-    def paths_containing(self, parts: Sequence[str], limit: int = -1) -> list[tuple[int, str]]:
-        """Return (item, path) for at most `limit` paths that contain all parts; ASCII letters match in either case."""
-        conditions = " AND ".join([r"path LIKE '%' || CAST(? AS TEXT) || '%' ESCAPE '\'"] * len(parts))
-        # A scan of the table is faster than one of its index.
-        query = f"SELECT item, path FROM paths NOT INDEXED WHERE item IS NOT NULL AND {conditions} LIMIT ?"
-        values = [text(re.sub(r"([\\%_])", r"\\\1", part)) for part in parts]
+    def with_path_words(self, words: Sequence[Iterable[str]], limit: int = -1) -> Ids:
+        """Return at most `limit` items, ascending, that have one spelling of each of these words in their paths."""
         with self._db.reading() as db:
-            return db.execute(query, [*values, limit]).fetchall()
+            return find_items(db, "path_words", words, limit)
+
+    def path_words(self, prefix: str, limit: int) -> list[str]:
+        """Return the first `limit` words in paths that start with a prefix, sorted."""
+        with self._db.reading() as db:
+            return find_words(db, "path_words", prefix, limit)
 
     def select(self, filter: Filter) -> Ids:
         """Return the items that match a filter, ascending. The caller must apply `label` and `relative`."""
@@ -274,8 +276,12 @@ class Items:
         inside = [path for path, _ in self.paths_under(before)]
         sources = [spec for spec in self.sources() if spec == before or spec.startswith(f"{before}/")]
         for table, column, known in (("paths", "path", inside), ("sources", "spec", sources)):
-            update = f"UPDATE OR REPLACE {table} SET {column} = CAST(? AS TEXT) WHERE {column} = CAST(? AS TEXT)"
-            db.executemany(update, [(text(home + path[len(before) :]), text(path)) for path in known])
+            for old in known:
+                new = text(home + old[len(before) :])
+                # UPDATE OR REPLACE would not run the triggers for removed rows.
+                db.execute(f"DELETE FROM {table} WHERE {column} = CAST(? AS TEXT)", [new])
+                update = f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {column} = CAST(? AS TEXT)"
+                db.execute(update, [new, text(old)])
 
     def add(self, items: Sequence[Item]) -> None:
         """Add items; existing ones are not changed. `link` adds their paths."""
@@ -363,7 +369,8 @@ class Items:
             "INSERT INTO paths (path, size, mtime_ns, item, reason) VALUES (CAST(? AS TEXT), ?, ?, ?, CAST(? AS TEXT))"
             " ON CONFLICT DO UPDATE SET"
             " size = excluded.size, mtime_ns = excluded.mtime_ns, item = excluded.item, reason = excluded.reason",
-            [(text(row[0]), *row[1:]) for row in rows],
+            # The table of words is written fastest in the order of its items.
+            [(text(row[0]), *row[1:]) for row in sorted(rows, key=lambda row: row[3] or 0)],
         )
         return self._without_path(before)
 

@@ -3,12 +3,17 @@
 A released migration is never changed. A later change to the schema is a new script after it.
 """
 
+import os
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import reduce
 from hashlib import blake2b
+from operator import xor
+
+from lookalike.text import split_words
 
 ROW_DIGEST_BYTES = 8
 DAMAGED_VIEW = "damaged_"
@@ -81,6 +86,48 @@ def _record_changes(table: str) -> str:
     return script
 
 
+WORD_TABLES = {"path_words": ("paths", "path")}
+"""The tables that find items by words (see `store.words`): the table and the column with their texts, which also has a
+column `item`."""
+
+
+def _select_words(table: str, column: str) -> str:
+    """Return the start of a query for items and the words of all their texts. Migrations use it, so never change it."""
+    return f"SELECT item, words_of(CAST(group_concat({column}, '/') AS BLOB)) FROM {table}"
+
+
+def _add_word_table(name: str, table: str, column: str, key: str) -> str:
+    """Return a script that adds an FTS5 table with the words of each item. Migrations use it, so never change it.
+
+    Triggers keep it consistent with the texts in `column` of `table`; an item can have several rows. FTS5 does not
+    store the words, so to remove an item, a trigger passes its words again. `words_of` has split them, so the tokenizer
+    must only split at spaces. `{name}_terms` lists the words with their items.
+    """
+    select = _select_words(table, column)
+
+    def add(row: str, condition: str = "") -> str:
+        return f"INSERT INTO {name} (rowid, words) {select} WHERE item = {row}.item {condition} GROUP BY item;"
+
+    def remove(row: str, condition: str = "") -> str:
+        # FTS5 takes commands as inserts into a column with the name of the table.
+        chosen = f"{select} WHERE item = {row}.item {condition} GROUP BY item"
+        return f"INSERT INTO {name} ({name}, rowid, words) SELECT 'delete', * FROM ({chosen});"
+
+    other = "AND NEW.item IS NOT OLD.item"
+    changed = f"UPDATE OF item, {column} ON {table} WHEN OLD.{column} IS NOT NEW.{column} OR OLD.item IS NOT NEW.item"
+    return f"""
+    CREATE VIRTUAL TABLE {name} USING fts5(words, content='', columnsize=0, detail=none, tokenize='ascii');
+    CREATE VIRTUAL TABLE {name}_terms USING fts5vocab({name}, instance);
+    INSERT INTO {name} (rowid, words) {select} WHERE item IS NOT NULL GROUP BY item;
+    CREATE TRIGGER {name}_new AFTER INSERT ON {table} WHEN NEW.item IS NOT NULL
+    BEGIN {remove("NEW", f"AND {key} IS NOT NEW.{key}")} {add("NEW")} END;
+    CREATE TRIGGER {name}_before_change BEFORE {changed} BEGIN {remove("OLD")} {remove("NEW", other)} END;
+    CREATE TRIGGER {name}_after_change AFTER {changed} BEGIN {add("OLD")} {add("NEW", other)} END;
+    CREATE TRIGGER {name}_before_removal BEFORE DELETE ON {table} BEGIN {remove("OLD")} END;
+    CREATE TRIGGER {name}_after_removal AFTER DELETE ON {table} BEGIN {add("OLD")} END;
+    """
+
+
 CATALOGUE = [
     """
     CREATE TABLE state (version INTEGER NOT NULL);
@@ -146,6 +193,7 @@ CATALOGUE = [
     CREATE INDEX exif_place ON exif (latitude, longitude) WHERE latitude IS NOT NULL;
     """  # an item whose metadata was never read has no row
     + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
+    _add_word_table("path_words", "paths", "path", "path"),
 ]
 JUDGEMENTS = [
     """
@@ -277,6 +325,46 @@ def row_digest(*values: int | float | str | bytes | None) -> bytes:
 def add_functions(db: sqlite3.Connection) -> None:
     """Add the SQL functions that our triggers and views call."""
     db.create_function("row_digest", -1, row_digest, deterministic=True)
+    db.create_function("words_of", 1, _words_of, deterministic=True)
+
+
+def _words_of(text: bytes) -> str:
+    """Return the distinct words of a text, separated by spaces. It is passed as a blob, because it can be damaged."""
+    return " ".join(dict.fromkeys(split_words(os.fsdecode(text))))
+
+
+def stale_word_tables(db: sqlite3.Connection) -> list[str]:
+    """Return the word tables that are damaged or do not have the words of the texts in their source."""
+    return [name for name in _word_tables(db) if not _is_current(db, name)]
+
+
+def rebuild_word_tables(db: sqlite3.Connection) -> None:
+    """Fill the word tables again. Needs a transaction."""
+    for name in _word_tables(db):
+        db.execute(f"INSERT INTO {name} ({name}) VALUES ('delete-all')")
+        select = _select_words(*WORD_TABLES[name])
+        db.execute(f"INSERT INTO {name} (rowid, words) {select} WHERE item IS NOT NULL GROUP BY item")
+
+
+def _word_tables(db: sqlite3.Connection) -> list[str]:
+    names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [name for name in WORD_TABLES if name in names]
+
+
+def _is_current(db: sqlite3.Connection, name: str) -> bool:
+    texts = db.execute(f"{_select_words(*WORD_TABLES[name])} WHERE item IS NOT NULL GROUP BY item")
+    expected = _fingerprint((item, word) for item, words in texts for word in words.split())
+    try:
+        return _fingerprint(db.execute(f"SELECT doc, term FROM {name}_terms")) == expected
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        return False
+
+
+def _fingerprint(rows: Iterable[tuple[int, str]]) -> int:
+    """Return a number that depends on the rows, but not on their order. It differs between processes."""
+    return reduce(xor, map(hash, rows), 0)
 
 
 def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
