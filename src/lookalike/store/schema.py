@@ -86,7 +86,7 @@ def _record_changes(table: str) -> str:
     return script
 
 
-WORD_TABLES = {"path_words": ("paths", "path")}
+WORD_TABLES = {"path_words": ("paths", "path"), "text_words": ("texts", "text")}
 """The tables that find items by words (see `store.words`): the table and the column with their texts, which also has a
 column `item`."""
 
@@ -194,6 +194,11 @@ CATALOGUE = [
     """  # an item whose metadata was never read has no row
     + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
     _add_word_table("path_words", "paths", "path", "path"),
+    """
+    CREATE TABLE texts (item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, text TEXT NOT NULL);
+    """  # the text in a picture; an item in which no text was looked for has no row
+    + _add_row_digests("texts", "item", "item text")
+    + _add_word_table("text_words", "texts", "text", "item"),
 ]
 JUDGEMENTS = [
     """
