@@ -68,6 +68,24 @@ def test_a_word_finds_the_kinds_below_it(collection):
     assert found(collection, "retriever")[0] == 1
 
 
+def test_the_best_pictures_of_several_segments_are_found(collection):
+    store, random = collection._store, np.random.default_rng(1)
+    for start in range(100, 500, 100):
+        ids = np.arange(start, start + 100)
+        P = np.full((100, 1000), 1e-5, np.float32)
+        P[:, DOG], P[:, BUS] = random.permuted(np.linspace(0.1, 0.9, 100)), 0.05
+        with store.writer(), store.transaction():
+            store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+        with store.writer():
+            rows = store.vectors.write(collection._spaces.kinds.name, ids, encode_kinds(P))
+            with store.transaction():
+                store.vectors.commit(rows)
+    everything = found(collection, "retriever", k=1000)
+    assert len(everything) > 400
+    for k in (1, 7, 150):
+        assert found(collection, "retriever", k=k) == everything[:k]
+
+
 def test_scores_are_best_first_and_pictures_without_a_match_are_left_out(collection):
     results = collection.search(words="tiger")
     scores = [result.score for result in results]
@@ -105,6 +123,11 @@ def test_folders_above_a_source_do_not_count_as_words(collection):
     assert paths_with(collection, "tigers") == [0]
     assert paths_with(collection, "trips") == [2]
     assert paths_with(collection, "dogs") == [1]
+
+
+def test_only_file_names_count_in_a_list_of_paths(collection):
+    place(collection, "/disk/wolves/a.jpg", "/disk/b/wolf.jpg", source="/home/anna/list.txt")
+    assert paths_with(collection, "wolf") == [1]
 
 
 def test_accents_plurals_and_hyphens_do_not_matter_in_paths(collection):
@@ -215,6 +238,24 @@ def test_a_session_starts_from_words(collection):
     assert [result.id for result in again.best(7)] == [result.id for result in session.best(7)]
     with pytest.raises(InputError, match="Give only its id"):
         collection.session(words="feline", id=session.id)
+
+
+def test_a_session_from_words_asks_about_their_results_until_three_pictures_are_positive(collection):
+    session = collection.session(words="bus")
+    assert [(example.words, example.positive) for example in session.examples] == [("bus", True)]
+    assert found(collection, "bus") == [4, 5, 6, 7]
+    assert [item.id for item in session.round(window=2).questions] == [4, 5]
+    session.mark(irrelevant=4, skip=5)
+    assert [item.id for item in session.round(window=2).questions] == [6, 7]
+    session.mark(relevant=[1, 2, 3])  # picture 7 is most similar to picture 1
+    assert [item.id for item in session.round(window=1).questions] == [7]
+
+
+def test_a_session_from_words_continues_when_its_words_became_unknown(collection):
+    collection.classes.add("blorbs", [1, 2])
+    session = collection.session(words="blorbs")
+    collection.classes.delete("blorbs")
+    assert len(session.round(window=2).questions) == 2
 
 
 def test_a_collection_without_kinds_explains_what_is_missing(tmp_path, collection):

@@ -84,6 +84,22 @@ def test_a_changed_file_takes_its_words_to_its_new_picture(store: Store) -> None
     assert stale(store) == []
 
 
+def test_only_the_first_hundred_copies_of_a_picture_are_found_by_their_words(store: Store) -> None:
+    with store.writer(), store.transaction():
+        store.items.add([Item(1, [], 1, 1, 1, "jpeg", 0.0, None)])
+        store.items.link([(f"/photos/{n}{'x' * n}.jpg", 1, n, 1) for n in range(1, 150)])
+    assert found(store, 100 * "x") == [1]
+    assert found(store, 101 * "x") == []
+    with store.writer(), store.transaction():
+        store.items.link([("/photos/2xx.jpg", 1, 1_000, 1)])  # now the latest
+    assert found(store, 101 * "x") == [1]
+    assert found(store, "xx") == []
+    with store.writer(), store.transaction():
+        store.items.unlink(["/photos/1x.jpg"])
+    assert found(store, 102 * "x") == [1]
+    assert stale(store) == []
+
+
 def test_a_transaction_that_fails_leaves_the_words_as_they_were(store: Store) -> None:
     add(store, beach=1)
     with suppress(RuntimeError), store.writer(), store.transaction():
@@ -97,7 +113,7 @@ def test_a_transaction_that_fails_leaves_the_words_as_they_were(store: Store) ->
 names = st.text("ab é/_9\udcff", min_size=1, max_size=4).map("/home/{}".format)
 changes = st.lists(
     st.one_of(
-        st.tuples(st.just("link"), names, st.integers(1, 3)),
+        st.tuples(st.just("link"), names, st.integers(1, 3), st.integers(1, 2)),
         st.tuples(st.just("skip"), names),
         st.tuples(st.just("unlink"), names),
         st.tuples(st.just("remove"), st.integers(1, 3)),
@@ -117,7 +133,7 @@ def test_the_words_are_those_of_the_paths_after_any_changes(tmp_path_factory, ch
             with store.transaction():
                 if kind == "link":
                     store.items.add([Item(values[1], [], 1, 1, 1, "jpeg", 0.0, None)])
-                    store.items.link([(values[0], 1, 1, values[1])])
+                    store.items.link([(values[0], 1, values[2], values[1])])
                 elif kind == "skip":
                     store.items.skip([(values[0], 1, 1, "truncated")])
                 elif kind == "unlink":

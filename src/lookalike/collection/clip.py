@@ -102,4 +102,4 @@ def _find_output(path: str, names: Sequence[str]) -> str | None:
 
     outputs = list_outputs(path)
     found = next((name for name in names if name in outputs), None)
-    return None if found == outputs[0] else found
+    return None if outputs[:1] == [found] else found

@@ -22,7 +22,7 @@ from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query,
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError
 from lookalike.features.kinds import decode_kinds
-from lookalike.images.sources import relative_to, root_of
+from lookalike.images.sources import is_list, relative_to, root_of
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
@@ -149,8 +149,7 @@ def search_words(
 
 def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
     """An example (d,) to start a session with: the mean vector of the pictures that match the words best."""
-    text_space = _text_space(spaces, None)
-    matcher = _make_matcher(spaces, text_space, _read(spaces, words), among=space.row_ids())
+    matcher = _make_matcher(spaces, _text_space(spaces, space), _read(spaces, words), among=space.row_ids())
     ids, scores = matcher.best(EXAMPLE_PICTURES)
     if not len(ids):
         raise InputError(f"No picture matches {words!r}. Start the session with a picture or a label instead.")
@@ -451,11 +450,10 @@ def _read(spaces: Spaces, text: str) -> ReadText:
 
 def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     store = spaces.store
-    wanted = [split_words(name) for name in {term.text, term.lemma or term.text}]
+    wanted = [_spellings(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
-    words = split_words(term.text)
-    texts = store.items.with_text_words([_spellings(word) for word in words])
-    named = _find_paths(store, words)
+    spellings = _spellings(term.text)
+    named, texts = _find_paths(store, spellings), store.items.with_text_words(spellings)
     paths = np.union1d(named, texts)
     scores: dict[int, float] = {}
     for label in labels:
@@ -472,37 +470,36 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     return OwnWord(term, meaning, ids, values)
 
 
-def _find_paths(store: Store, words: Sequence[str]) -> Ids:
+def _find_paths(store: Store, words: Sequence[set[str]]) -> Ids:
     """Items, ascending, with all of these words in the name of a file, or of a folder below a source."""
-    spellings = [_spellings(word) for word in words]
-    ids = store.items.with_path_words(spellings)
-    sources = store.items.sources()
+    ids, sources = store.items.with_path_words(words), store.items.sources()
     above = {root_of(source).rpartition("/")[0] for source in sources} | {str(store.path)}
-    if not len(ids) or set(split_words(" ".join(above))).isdisjoint(set().union(*spellings)):
+    outside = set(split_words(" ".join(above)))  # words of folders that do not count
+    if not any(outside & spellings for spellings in words) and not any(map(is_list, sources)):
         return ids
-    relative = relative_to(sources)  # the word may only be in a folder above the source
+    relative = relative_to(sources)
     found = {item for item, path in store.items.paths_of(ids.tolist()) if _contains(relative(path), words)}
     return np.array(sorted(found), np.int64)
 
 
-def _contains(name: str, words: Sequence[str]) -> bool:
-    """Whether a label or path has all these words, as singular or plural.
+def _contains(name: str, words: Sequence[set[str]]) -> bool:
+    """Whether a label or path has one of the spellings of each word.
 
-    >>> _contains("Holiday 2024/IMG_beaches2.jpg", ["beach"]), _contains("carpet.jpg", ["car"])
+    >>> _contains("Holiday 2024/IMG_beaches2.jpg", _spellings("beach")), _contains("carpet.jpg", _spellings("car"))
     (True, False)
     """
     parts = set(split_words(name))
-    return bool(words) and all(not _spellings(word).isdisjoint(parts) for word in words)
+    return bool(words) and not any(spellings.isdisjoint(parts) for spellings in words)
 
 
-def _spellings(word: str) -> set[str]:
-    """The words that have a singular, or are one, in common with a word.
+def _spellings(text: str) -> list[set[str]]:
+    """The spellings of each word of a text: itself, its singulars and plurals, and the plurals of its singulars.
 
-    >>> sorted(_spellings("boxes"))
-    ['box', 'boxe', 'boxes', 'boxeses']
+    >>> [sorted(spellings) for spellings in _spellings("Fire engines")]
+    [['fire', 'fires'], ['engine', 'engines', 'engineses']]
     """
-    forms = {word, *singulars(word)}
-    return forms.union(*map(plurals, forms))
+    forms = [{word, *singulars(word)} for word in split_words(text)]
+    return [words.union(*map(plurals, words)) for words in forms]
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:

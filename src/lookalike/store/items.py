@@ -332,9 +332,11 @@ class Items:
 
     def unlink(self, paths: Sequence[str]) -> list[int]:
         """Remove paths; return the items that lost their last path."""
-        before = [seen.item for seen in self.seen(paths).values()]
-        self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", [[text(p)] for p in paths])
-        return self._without_path(before)
+        items = {path: seen.item for path, seen in self.seen(paths).items()}
+        # The table of words is written fastest in the order of its items.
+        known = [[text(path)] for path in sorted(items, key=lambda path: items[path] or 0)]
+        self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", known)
+        return self._without_path(items.values())
 
     def only_at(self, paths: Sequence[str]) -> list[int]:
         """Return the items whose paths are all among these."""
@@ -380,11 +382,11 @@ class Items:
 
     def _save_paths(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
+        # As in `unlink`, in the order of items.
         self._db.writing().executemany(
             "INSERT INTO paths (path, size, mtime_ns, item, reason) VALUES (CAST(? AS TEXT), ?, ?, ?, CAST(? AS TEXT))"
             " ON CONFLICT DO UPDATE SET"
             " size = excluded.size, mtime_ns = excluded.mtime_ns, item = excluded.item, reason = excluded.reason",
-            # The table of words is written fastest in the order of its items.
             [(text(row[0]), *row[1:]) for row in sorted(rows, key=lambda row: row[3] or 0)],
         )
         return self._without_path(before)

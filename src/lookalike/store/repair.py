@@ -235,7 +235,9 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
     try:
         with closing(connect(file, migrations)) as db:
             db.execute("REINDEX")
+            db.execute("BEGIN IMMEDIATE")
             rebuild_word_tables(db)
+            db.execute("COMMIT")
     except (StoreError, sqlite3.Error, OSError):
         return []
     return [f"{file.name}: its indexes were rebuilt."] if _problem(file, migrations) is None else []

@@ -86,45 +86,62 @@ def _record_changes(table: str) -> str:
     return script
 
 
-WORD_TABLES = {"path_words": ("paths", "path"), "text_words": ("texts", "text")}
-"""The tables that find items by words (see `store.words`): the table and the column with their texts, which also has a
-column `item`."""
+WORD_TABLES = {"path_words": ("paths", "path", "mtime_ns, path"), "text_words": ("texts", "text", "item")}
+"""The tables that find items by words (see `store.words`): a table with a column `item`, its column with texts, and the
+columns that order the texts of an item, no two alike. Migrations use it, so never change it."""
+MAX_TEXTS = 100
+"""Number of texts per item that are in a word table. Without a limit, each copy of a picture would slow down the next.
+Migrations use it, so never change it."""
 
 
-def _select_words(table: str, column: str) -> str:
-    """Return the start of a query for items and the words of all their texts. Migrations use it, so never change it."""
-    return f"SELECT item, words_of(CAST(group_concat({column}, '/') AS BLOB)) FROM {table}"
+def _select_words(column: str, rows: str) -> str:
+    """Return a query for items and their words. Migrations use it, so never change it."""
+    return f"SELECT item, words_of(CAST(group_concat({column}, '/') AS BLOB)) AS words FROM ({rows}) GROUP BY item"
 
 
-def _add_word_table(name: str, table: str, column: str, key: str) -> str:
+def _select_all_words(name: str) -> str:
+    """Return a query for all items of a word table and their words. Migrations use it, so never change it."""
+    table, column, order = WORD_TABLES[name]
+    number = f"row_number() OVER (PARTITION BY item ORDER BY {order}) AS number"
+    numbered = f"SELECT item, {column}, {number} FROM {table} WHERE item IS NOT NULL"
+    return _select_words(column, f"SELECT * FROM ({numbered}) WHERE number <= {MAX_TEXTS}")
+
+
+def _add_word_table(name: str) -> str:
     """Return a script that adds an FTS5 table with the words of each item. Migrations use it, so never change it.
 
-    Triggers keep it consistent with the texts in `column` of `table`; an item can have several rows. FTS5 does not
-    store the words, so to remove an item, a trigger passes its words again. `words_of` has split them, so the tokenizer
-    must only split at spaces. `{name}_terms` lists the words with their items.
+    Triggers keep it consistent with the texts. FTS5 does not store the words, so to remove an item, a trigger passes
+    its words again. `words_of` has split them, so the tokenizer must only split at spaces. `{name}_terms` lists the
+    words with their items.
     """
-    select = _select_words(table, column)
+    table, column, order = WORD_TABLES[name]
+    columns = list(dict.fromkeys(["item", column, *order.split(", ")]))
+    new_key = ", ".join(f"NEW.{name}" for name in order.split(", "))
 
-    def add(row: str, condition: str = "") -> str:
-        return f"INSERT INTO {name} (rowid, words) {select} WHERE item = {row}.item {condition} GROUP BY item;"
+    def select(condition: str) -> str:
+        rows = f"SELECT item, {column} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {MAX_TEXTS}"
+        return _select_words(column, rows)
 
-    def remove(row: str, condition: str = "") -> str:
+    def add(condition: str) -> str:
+        return f"INSERT INTO {name} (rowid, words) {select(condition)};"
+
+    def remove(condition: str) -> str:
         # FTS5 takes commands as inserts into a column with the name of the table.
-        chosen = f"{select} WHERE item = {row}.item {condition} GROUP BY item"
-        return f"INSERT INTO {name} ({name}, rowid, words) SELECT 'delete', * FROM ({chosen});"
+        return f"INSERT INTO {name} ({name}, rowid, words) SELECT 'delete', item, words FROM ({select(condition)});"
 
-    other = "AND NEW.item IS NOT OLD.item"
-    changed = f"UPDATE OF item, {column} ON {table} WHEN OLD.{column} IS NOT NEW.{column} OR OLD.item IS NOT NEW.item"
+    old, new = "item = OLD.item", "item = NEW.item AND NEW.item IS NOT OLD.item"
+    changed = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in columns)
+    update = f"UPDATE OF {', '.join(columns)} ON {table} WHEN {changed}"
     return f"""
     CREATE VIRTUAL TABLE {name} USING fts5(words, content='', columnsize=0, detail=none, tokenize='ascii');
     CREATE VIRTUAL TABLE {name}_terms USING fts5vocab({name}, instance);
-    INSERT INTO {name} (rowid, words) {select} WHERE item IS NOT NULL GROUP BY item;
-    CREATE TRIGGER {name}_new AFTER INSERT ON {table} WHEN NEW.item IS NOT NULL
-    BEGIN {remove("NEW", f"AND {key} IS NOT NEW.{key}")} {add("NEW")} END;
-    CREATE TRIGGER {name}_before_change BEFORE {changed} BEGIN {remove("OLD")} {remove("NEW", other)} END;
-    CREATE TRIGGER {name}_after_change AFTER {changed} BEGIN {add("OLD")} {add("NEW", other)} END;
-    CREATE TRIGGER {name}_before_removal BEFORE DELETE ON {table} BEGIN {remove("OLD")} END;
-    CREATE TRIGGER {name}_after_removal AFTER DELETE ON {table} BEGIN {add("OLD")} END;
+    INSERT INTO {name} (rowid, words) {_select_all_words(name)};
+    CREATE TRIGGER {name}_new AFTER INSERT ON {table}
+    BEGIN {remove(f"item = NEW.item AND ({order}) <> ({new_key})")} {add("item = NEW.item")} END;
+    CREATE TRIGGER {name}_before_change BEFORE {update} BEGIN {remove(old)} {remove(new)} END;
+    CREATE TRIGGER {name}_after_change AFTER {update} BEGIN {add(old)} {add(new)} END;
+    CREATE TRIGGER {name}_before_removal BEFORE DELETE ON {table} BEGIN {remove(old)} END;
+    CREATE TRIGGER {name}_after_removal AFTER DELETE ON {table} BEGIN {add(old)} END;
     """
 
 
@@ -193,12 +210,12 @@ CATALOGUE = [
     CREATE INDEX exif_place ON exif (latitude, longitude) WHERE latitude IS NOT NULL;
     """  # an item whose metadata was never read has no row
     + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
-    _add_word_table("path_words", "paths", "path", "path"),
+    _add_word_table("path_words"),
     """
     CREATE TABLE texts (item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, text TEXT NOT NULL);
     """  # the text in a picture; an item in which no text was looked for has no row
     + _add_row_digests("texts", "item", "item text")
-    + _add_word_table("text_words", "texts", "text", "item"),
+    + _add_word_table("text_words"),
 ]
 JUDGEMENTS = [
     """
@@ -347,8 +364,7 @@ def rebuild_word_tables(db: sqlite3.Connection) -> None:
     """Fill the word tables again. Needs a transaction."""
     for name in _word_tables(db):
         db.execute(f"INSERT INTO {name} ({name}) VALUES ('delete-all')")
-        select = _select_words(*WORD_TABLES[name])
-        db.execute(f"INSERT INTO {name} (rowid, words) {select} WHERE item IS NOT NULL GROUP BY item")
+        db.execute(f"INSERT INTO {name} (rowid, words) {_select_all_words(name)}")
 
 
 def _word_tables(db: sqlite3.Connection) -> list[str]:
@@ -357,8 +373,8 @@ def _word_tables(db: sqlite3.Connection) -> list[str]:
 
 
 def _is_current(db: sqlite3.Connection, name: str) -> bool:
-    texts = db.execute(f"{_select_words(*WORD_TABLES[name])} WHERE item IS NOT NULL GROUP BY item")
-    expected = _fingerprint((item, word) for item, words in texts for word in words.split())
+    found = db.execute(_select_all_words(name))
+    expected = _fingerprint((item, word) for item, words in found for word in words.split())
     try:
         return _fingerprint(db.execute(f"SELECT doc, term FROM {name}_terms")) == expected
     except sqlite3.DatabaseError as error:
