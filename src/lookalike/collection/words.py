@@ -1,9 +1,9 @@
 """Searching by words: what words mean in a collection, and the pictures that match them.
 
 Three sources know words. The user's own words come first: labels and classes, predicted classes, names of folders and
-files. The network knows the kinds of pictures (`features.kinds`), which WordNet connects with words (`classes.words`).
-A space with a text encoder (`encode.text`), such as that of the user's own CLIP, replaces the kinds. Words can be
-combined with example pictures.
+files, and text in pictures (`collection.picture_text`). The network knows the kinds of pictures (`features.kinds`),
+which WordNet connects with words (`classes.words`). A space with a text encoder (`encode.text`), such as that of the
+user's own CLIP, replaces the kinds. Words can be combined with example pictures.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +37,8 @@ OWN_SHARE, NETWORK_SHARE = 0.9, 0.8
 network. The rest is the network's score, which orders equal ones. So a label always outranks the network."""
 
 PATH_SCORE = 0.5
-"""Score of a picture whose path contains a word. A label has the score 1, a predicted class its probability."""
+"""Score of a picture with a word in its path or in the text in it. A label has the score 1, a predicted class its
+probability."""
 
 ENOUGH, OUTRANKED = 10, 0.5
 """If a class has at least this many pictures, the scores of its kinds are multiplied by the second number."""
@@ -67,24 +68,26 @@ class Meaning:
     kinds: int  # kinds that the network can recognize and that the word stands for
     labels: dict[str, int]  # matching labels and classes, with their pictures
     paths: int  # pictures with the word in the name of their folder or file
+    texts: int = 0  # pictures in which a text with the word was read
     suggestions: list[str] = field(default_factory=list)  # similar words, if it is unknown
 
     @property
     def is_known(self) -> bool:
         """Whether any source knows the word."""
-        return self.lemma is not None or bool(self.labels) or self.paths > 0
+        return self.lemma is not None or bool(self.labels) or self.paths + self.texts > 0
 
     @property
     def summary(self) -> str:
         """What the word means, in a few words.
 
-        >>> Meaning("birds", "bird", 59, {"bird": 12}, 1).summary
-        'birds: 59 known kinds; label bird (12 pictures); 1 path'
+        >>> Meaning("birds", "bird", 59, {"bird": 12}, 1, 3).summary
+        'birds: 59 known kinds; label bird (12 pictures); 1 path; text in 3 pictures'
         """
         parts = [f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}"] if self.kinds else []
         parts += [f"similar to known kinds ({self.lemma})"] if self.lemma is not None and not self.kinds else []
         parts += [f"label {label} ({many(n, 'picture')})" for label, n in self.labels.items()]
         parts += [many(self.paths, "path")] if self.paths else []
+        parts += [f"text in {many(self.texts, 'picture')}"] if self.texts else []
         similar = f" (similar words: {', '.join(self.suggestions)})" if self.suggestions else ""
         return f"{self.text}: {'; '.join(parts) or f'unknown, ignored{similar}'}"
 
@@ -422,8 +425,9 @@ def _explain_unknown(text: ReadText) -> str:
     similar = list(dict.fromkeys(word for own in text.words for word in own.meaning.suggestions))
     hint = f" Similar words: {', '.join(similar)}." if similar else ""
     return (
-        f"{text.text!r} is unknown: the network has not learned it, and it is not a label or part of a folder's or"
-        f" file's name.{hint} Search with a picture, or use your own CLIP: lookalike clip --help"
+        f"{text.text!r} is unknown: the network has not learned it, and it is not a label, part of a folder's or"
+        f" file's name, or text that was read in a picture.{hint} Search with a picture, or use your own CLIP:"
+        " lookalike clip --help"
     )
 
 
@@ -448,7 +452,9 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     store = spaces.store
     wanted = [_spellings(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
-    paths = _find_paths(store, _spellings(term.text))
+    spellings = _spellings(term.text)
+    named, texts = _find_paths(store, spellings), store.items.with_text_words(spellings)
+    paths = np.union1d(named, texts)
     scores: dict[int, float] = {}
     for label in labels:
         for predicted in store.judgements.predictions.of(label):
@@ -460,7 +466,7 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     values = np.where(_places(paths, ids)[1], np.float32(PATH_SCORE), np.float32(0))
     at = np.searchsorted(ids, labelled)
     values[at] = np.maximum(values[at], np.array([scores[item] for item in labelled.tolist()], np.float32))
-    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(paths), term.suggestions)
+    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), term.suggestions)
     return OwnWord(term, meaning, ids, values)
 
 

@@ -232,6 +232,11 @@ class Items:
         with self._db.reading() as db:
             return find_words(db, "path_words", prefix, limit)
 
+    def with_text_words(self, words: Sequence[Iterable[str]]) -> Ids:
+        """Return the items, ascending, that have one spelling of each of these words in the text in the picture."""
+        with self._db.reading() as db:
+            return find_items(db, "text_words", words)
+
     def select(self, filter: Filter) -> Ids:
         """Return the items that match a filter, ascending. The caller must apply `label` and `relative`."""
         conditions: list[str] = []
@@ -301,6 +306,16 @@ class Items:
         """Return the items whose metadata was never read, ascending."""
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM exif WHERE item = id)")
+
+    def set_texts(self, texts: dict[int, str]) -> None:
+        """Store the texts in pictures, by item, for items that have none; an empty one if a picture has no text."""
+        insert = "INSERT OR IGNORE INTO texts (item, text) VALUES (?, CAST(? AS TEXT))"
+        self._db.writing().executemany(insert, [(item, text(found)) for item, found in texts.items()])
+
+    def without_text(self) -> Ids:
+        """Return the items in which no text was looked for, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM texts WHERE item = id)")
 
     def set_contents(self, contents: dict[int, Digest]) -> None:
         """Store the digests of files, by item, for items that have none."""

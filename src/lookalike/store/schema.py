@@ -86,7 +86,7 @@ def _record_changes(table: str) -> str:
     return script
 
 
-WORD_TABLES = {"path_words": ("paths", "path", "mtime_ns, path")}
+WORD_TABLES = {"path_words": ("paths", "path", "mtime_ns, path"), "text_words": ("texts", "text", "item")}
 """The tables that find items by words (see `store.words`): a table with a column `item`, its column with texts, and the
 columns that order the texts of an item, no two alike. Migrations use it, so never change it."""
 MAX_TEXTS = 100
@@ -211,6 +211,11 @@ CATALOGUE = [
     """  # an item whose metadata was never read has no row
     + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
     _add_word_table("path_words"),
+    """
+    CREATE TABLE texts (item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, text TEXT NOT NULL);
+    """  # the text in a picture; an item in which no text was looked for has no row
+    + _add_row_digests("texts", "item", "item text")
+    + _add_word_table("text_words"),
 ]
 JUDGEMENTS = [
     """
