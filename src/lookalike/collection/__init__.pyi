@@ -9,6 +9,8 @@ from .classes import LabelReport as LabelReport
 from .classes import PredictionCounts as PredictionCounts
 from .clip import ClipReport as ClipReport
 from .collection import Collection as Collection
+from .copies import Marked as Marked
+from .copies import describe_copies as describe_copies
 from .duplicates import Group as Group
 from .duplicates import Groups as Groups
 from .duplicates import Tier as Tier

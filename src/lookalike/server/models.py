@@ -697,6 +697,37 @@ class DismissIn(RequestModel):
     items: SomeIds
 
 
+class CopiesIn(RequestModel):
+    """A rule that chooses the copies to remove in the stored groups of a tier."""
+
+    tier: Literal["same", "edited", "alike"] = "same"
+    space: Name | None = None
+    keep: Text = Field("largest", description="largest, oldest, or a folder whose pictures are kept.")
+    references: Annotated[
+        list[Text], Field(max_length=100, description="Folders whose pictures are never marked.")
+    ] = []
+    crops: bool = Field(False, description="Whether crops of a picture that is kept are marked as well.")
+
+
+class CopiesOut(TypedDict):
+    """The copies that the rule does not keep."""
+
+    items: list[str]
+    groups: Annotated[int, Field(description="Number of groups with a marked picture.")]
+    bytes: Annotated[int, Field(description="Size of the marked pictures.")]
+
+
+class RelationOut(TypedDict):
+    """What a picture is, compared with the largest one of its group."""
+
+    caption: Annotated[str, Field(description="Such as crop of the largest.")]
+    box: Annotated[
+        list[float] | None,
+        Field(description="The part of the largest picture that it shows, as shares; can exceed 0 to 1."),
+    ]
+    mirrored: bool
+
+
 class GroupOut(TypedDict):
     """A group of duplicates, with the distances to the first picture."""
 
@@ -705,6 +736,7 @@ class GroupOut(TypedDict):
     items: list[ItemOut]
     keep: Annotated[str, Field(description="Id of the largest picture, by pixels, then by bytes.")]
     distances: list[float]
+    relations: list[RelationOut]
     why: str
 
 
