@@ -179,6 +179,25 @@ class ItemOut(TypedDict):
     predicted: PredictionOut | None
 
 
+class ExifOut(TypedDict):
+    """What a camera wrote into a picture; null for unknown values."""
+
+    camera: str | None
+    lens: str | None
+    exposure_s: float | None
+    aperture: Annotated[float | None, Field(description="The f-number.")]
+    iso: int | None
+    focal_length_mm: float | None
+    latitude: Annotated[float | None, Field(description="Degrees; north is positive.")]
+    longitude: Annotated[float | None, Field(description="Degrees; east is positive.")]
+
+
+class ItemDetailOut(ItemOut):
+    """A picture in the collection, with its metadata."""
+
+    exif: Annotated[ExifOut | None, Field(description="null until the next refresh, if an older version added it.")]
+
+
 class ItemsOut(TypedDict):
     """A page of the items that match a filter."""
 
