@@ -8,7 +8,7 @@ import { link } from "./router.js";
 import { lead, plate } from "./view_parts.js";
 import { pane, Zoom } from "./zoom.js";
 
-/** The address that compares pictures; `relation` says which part of the first one the second one shows. */
+/** The address that compares pictures; `relation` gives the place of the second one in the first one. */
 export const comparison = (items, relation = null) =>
   link("compare", "", {
     id: items.map(({ id }) => id),

@@ -80,6 +80,7 @@ export async function show({ arg: id, query }, signal) {
     },
     signal,
   );
+  const full = button("full", "Full screen", enlarge, { quiet: true });
   const pager = [
     ["back", "Previous picture", -1],
     ["next", "Next picture", 1],
@@ -92,7 +93,7 @@ export async function show({ arg: id, query }, signal) {
     h(
       "div",
       { class: "side" },
-      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, pager)),
+      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, full, pager)),
       h(
         "div",
         { class: "doing" },
@@ -102,7 +103,6 @@ export async function show({ arg: id, query }, signal) {
             title: "Answer yes or no; Lookalike learns what you are looking for",
           }),
         choose,
-        button("full", "Full screen", enlarge, { title: "Key: f" }),
         button("plus", "Add as positive", () => put(example(), "with"), { title: "Add to your positive examples" }),
         button("minus", "Add as negative", () => put(example(), "without"), {
           title: "Add to your negative examples",

@@ -49,6 +49,7 @@ export function look(list, index) {
     panel.replaceChildren(facts(item));
     back.disabled = !to;
     next.disabled = to === list.total - 1;
+    if (document.activeElement.disabled) heading.focus();
     say(`${title(item)}, ${place.textContent}`);
     for (const near of [to + 1, to - 1]) {
       const id = near >= 0 && near < list.total && (await list.id(near));
