@@ -207,7 +207,8 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     sources = service.get("/collection")["sources"]
     kept = service.post("/duplicates/copies", {"tier": "alike", "keep": "oldest", "references": sources})
     assert kept == {"items": [], "groups": 0, "bytes": 0}
-    error(service.client.post("/api/v1/duplicates/copies", json={"keep": "/etc"}), 422, "input")
+    for keep in ("/etc", "~\0", ""):
+        error(service.client.post("/api/v1/duplicates/copies", json={"keep": keep}), 422, "input")
     saved = service.get("/duplicates/export", params={"tier": "alike"})
     assert len(saved) == found["total"]
     assert [(item["id"], item["distance"]) for item in saved[0]["items"]] == list(
