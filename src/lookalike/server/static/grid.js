@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { many } from "./format.js";
 import { Selection } from "./selection.js";
+import { lookButton } from "./tile.js";
 import { tileSize } from "./tile_size.js";
 
 const PAGE = 200; // items per request
@@ -86,6 +87,11 @@ export class Grid {
       ids.push(...items.map((item) => (item.item ?? item).id));
     }
     return ids;
+  }
+
+  /** The list for the viewer. */
+  get list() {
+    return { total: this.total, id: async (index) => this.id(index) ?? (await this.ids())[index] };
   }
 
   /** Show which of the visible pictures are selected. */
@@ -190,6 +196,11 @@ export class Grid {
     return block.top + block.head + (row - block.row) * this.pitch;
   }
 
+  /** Show a picture on the full screen. */
+  async look(index) {
+    (await import("./viewer.js")).look(this.list, index);
+  }
+
   #measure() {
     const width = this.element.clientWidth;
     if (!width) return;
@@ -281,7 +292,8 @@ export class Grid {
   }
 
   #fill(cell, item, index) {
-    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item));
+    const look = lookButton(() => this.look(index));
+    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item), look);
     this.selection.draw(cell, (item.item ?? item).id);
     const img = cell.querySelector("img");
     if (img) img.loading = "eager"; // the grid decides what is loaded
@@ -344,6 +356,8 @@ export class Grid {
       if (event.shiftKey) this.selection.range(this.active);
     } else if (event.key === "x" || event.key === " ") {
       this.selection.toggle(this.active);
+    } else if (event.key === "f") {
+      this.look(this.active);
     } else if (!item || !this.onkey(event, item, this.active)) return;
     event.preventDefault();
   }
