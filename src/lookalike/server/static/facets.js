@@ -6,14 +6,14 @@ import { folderTree } from "./folder_tree.js";
 import { count } from "./format.js";
 import { amend, go } from "./router.js";
 
-const SHOWN = 8; // values of a facet, until the user asks for all
+const SHOWN = 8; // values of a facet at first; see also views.css
 const open = new Set(["folder", "year", "camera", "label"]); // the groups that are open, in all views
 let known = []; // the last facets, shown until the new ones are loaded
 let focused = null; // the value that the user chose last
 
 /** The panel of the facets for the filter in the address. */
 export function facets(query, signal) {
-  const values = h("div", {});
+  const values = h("div");
   const fill = (found) => {
     const key = values.contains(document.activeElement) && document.activeElement.dataset.key;
     values.replaceChildren(...found.filter((one) => one.values.length).map((one) => group(one, query)));
@@ -44,23 +44,21 @@ function section(name, heading, ...content) {
 }
 
 /** The values of a facet; a click on the chosen one removes the filter. */
-function group({ name, values, n_values: total }, query) {
+function group({ name, values }, query) {
   const chosen = query.get(name);
   if (chosen) open.add(name);
   const line = ({ value, n }) => {
     const here = value === chosen;
     const props = { href: amend({ [name]: here ? null : value }), "aria-current": here, dataset: { key: `${name}=${value}` } };
-    return h("li", {}, h("a", props, h("span", {}, valueWords(name, value)), here ? icon("no") : h("i", {}, count(n))));
+    return h("li", {}, h("a", props, h("span", {}, valueWords(value)), here ? icon("no") : h("i", {}, count(n))));
   };
-  const first = values.filter(({ value }, index) => index < SHOWN || value === chosen);
-  const list = h("ul", { role: "list" }, first.map(line));
-  const words = `Show ${values.length < total ? `${values.length} of ${count(total)}` : `all ${total}`}`;
+  const list = h("ul", { role: "list" }, values.map(line));
   const all = () => {
-    list.replaceChildren(...values.map(line));
+    list.classList.add("all");
     list.children[SHOWN].firstChild.focus();
     more.remove();
   };
-  const more = values.length > first.length && button(null, words, all, { class: "plain" });
+  const more = values.length > SHOWN && button(null, `Show ${values.length - SHOWN} more`, all, { class: "plain" });
   return section(name, FILTERS[name], list, more);
 }
 

@@ -21,7 +21,7 @@ const FORMATS = { csv: "Table (CSV)", json: "JSON", paths: "List of paths", coco
 
 const DAY_S = 86_400;
 
-/** The names of all filters in the address, with the words that introduce their values. */
+/** The names of all filters, with the words that introduce their values. */
 export const FILTERS = {
   label: "Class",
   path: "Name",
@@ -34,69 +34,49 @@ export const FILTERS = {
   place: "Place",
   orientation: "Orientation",
   file_format: "Format",
-  labelled: "Labels",
+  labelled: "Labelled",
   suggested: "Suggested class",
-  min_side: "Size",
+  min_side: "Pixels, at least",
 };
 
-const finite = (n) => (Number.isFinite(n) ? n : null);
-const number = (text) => (text ? finite(Number(text)) : null);
-const day = (text) => finite(Date.parse(text ?? "") / 1000);
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
-const degrees = (angle, [positive, negative]) => `${Math.abs(angle)}° ${angle < 0 ? negative : positive}`;
+const day = (text) => Date.parse(text) / 1000;
+const VALUES = {
+  path: (text) => (/[*?[]/.test(text) ? text : `*${text}*`), // a word without wildcards matches anywhere
+  since: day,
+  until: (text) => day(text) + DAY_S - 1e-6,
+  year: Number,
+  labelled: (text) => text === "true",
+  min_side: Number,
+};
 
 /** The value of a filter in words. */
-export function valueWords(name, value) {
-  if (name === "labelled") return value === "true" ? "Labelled" : "Not labelled";
-  if (name === "orientation") return capital(value);
-  if (name === "file_format") return value.toUpperCase();
-  if (name === "min_side") return SIZES.find(([size]) => size === value)?.[1] ?? `at least ${value} px`;
-  if (name !== "place") return value;
-  const [latitude, longitude] = value.split(",");
-  return `${degrees(latitude, "NS")}, ${degrees(longitude, "EW")}`;
-}
+export const valueWords = (value) => ({ true: "yes", false: "no" })[value] ?? value;
 
-/** The filter in the address, in the API's form. A word without wildcards matches anywhere in the path. */
-export function filter(query) {
-  const path = query.get("path");
-  const until = day(query.get("until"));
-  const labelled = query.get("labelled");
-  const text = ["label", "folder", "camera", "lens", "place", "orientation", "file_format", "suggested"];
-  return {
-    ...Object.fromEntries(text.map((name) => [name, query.get(name)])),
-    path: path && (/[*?[]/.test(path) ? path : `*${path}*`),
-    min_side: number(query.get("min_side")),
-    year: number(query.get("year")),
-    since: day(query.get("since")),
-    until: until === null ? null : until + DAY_S - 1e-6,
-    labelled: labelled && labelled === "true",
-  };
-}
+const active = (query) => Object.keys(FILTERS).filter((name) => query.get(name));
 
-/** The filter without unset values. */
-export const body = (query) =>
-  Object.fromEntries(Object.entries(filter(query)).filter(([, value]) => value !== null && value !== ""));
+/** The filter in the address, in the API's form. */
+export const filter = (query) =>
+  Object.fromEntries(active(query).map((name) => [name, (VALUES[name] ?? String)(query.get(name))]));
 
-export const filtered = (query) => Object.keys(FILTERS).some((name) => query.get(name));
+export const filtered = (query) => active(query).length > 0;
 
-/** The filters in the address as a query, to keep them in another view; none in views that do not filter. */
+/** The filters in the address as a query, to keep them in another view. */
 export function keptFilters() {
   const { view, query } = read();
-  const views = ["pictures", "search", "session"];
-  return Object.fromEntries(Object.keys(FILTERS).map((name) => [name, views.includes(view) ? query.get(name) : null]));
+  const names = ["pictures", "search", "session"].includes(view) ? active(query) : [];
+  return Object.fromEntries(names.map((name) => [name, query.get(name)]));
 }
 
 /** The active filters, as links that remove them. */
 function chips(query) {
-  const active = Object.keys(FILTERS).filter((name) => query.get(name));
   const chip = (name) => {
-    const words = `${FILTERS[name]}: ${valueWords(name, query.get(name))}`;
+    const words = `${FILTERS[name]}: ${valueWords(query.get(name))}`;
     const props = { href: amend({ [name]: null }), "aria-label": `Remove the filter ${words}` };
     return h("li", {}, h("a", props, words, icon("no")));
   };
-  const none = Object.fromEntries(active.map((name) => [name, null]));
-  const clear = h("a", { class: "button plain", href: amend(none) }, "Clear filters");
-  return h("ul", { class: "chips", role: "list", "aria-label": "Active filters" }, active.map(chip), h("li", { class: "quiet" }, clear));
+  const none = Object.fromEntries(active(query).map((name) => [name, null]));
+  const clear = h("li", { class: "quiet" }, h("a", { class: "button plain", href: amend(none) }, "Clear filters"));
+  return h("ul", { class: "chips", role: "list", "aria-label": "Active filters" }, active(query).map(chip), clear);
 }
 
 const WIDE = matchMedia("(min-width: 1001px)"); // the facets have space next to the pictures

@@ -143,12 +143,7 @@ export class Grid {
     const [index] = this.rowCells(this.rowAt(above));
     this.small = small;
     this.#measure();
-    if (above > 0) scrollBy({ top: this.#rowTop(this.#rowOf(index)) - above, behavior: "instant" });
-  }
-
-  /** The size of a thumbnail, in pixels, for a tile of the current size. */
-  get thumbnailSide() {
-    return this.side > 260 ? 512 : 256;
+    if (above > 0) scrollBy(0, this.#rowTop(this.#rowOf(index)) - above);
   }
 
   /** Arrange each section in a block of rows below its heading. */
@@ -297,6 +292,7 @@ export class Grid {
     this.selection.draw(cell, (item.item ?? item).id);
     const img = cell.querySelector("img");
     if (img) img.loading = "eager"; // the grid decides what is loaded
+    if (img && this.side > 260) img.src = img.src.replace("side=256", "side=512");
     const target = cell.querySelector("[data-focus]");
     target.tabIndex = index === this.active ? 0 : -1;
     if (cell === document.activeElement) target.focus({ preventScroll: true });

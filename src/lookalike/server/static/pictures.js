@@ -24,7 +24,7 @@ export async function show({ query }, signal) {
     sections,
     fetch: (offset, limit) => get("/items", { offset, limit, order: query.get("order"), ...what }, signal),
     ids: async () => (await get("/items/ids", { order: query.get("order"), ...what }, signal)).ids,
-    tile: (item) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", "), side: grid.thumbnailSide }),
+    tile: (item) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") }),
     onkey: tally,
   });
   const total = await grid.open();

@@ -3,7 +3,7 @@ import { get, post } from "./api.js";
 import { collection } from "./collection.js";
 import { anchor, h } from "./dom.js";
 import { examplesIn, formatWords } from "./examples.js";
-import { bar, body, withFacets } from "./filters.js";
+import { bar, filter, withFacets } from "./filters.js";
 import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
@@ -43,7 +43,7 @@ export async function show({ query }, signal) {
     without_words: withoutWords,
     space: (positive.length && query.get("space")) || undefined,
     k: SHOWN,
-    filter: body(query),
+    filter: filter(query),
   };
   const heading = describe(positive, words, withoutWords);
   let found;
@@ -64,7 +64,7 @@ export async function show({ query }, signal) {
     signal,
     fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
     tile: ({ item, box, score }) => {
-      const props = { words: item.labels?.join(", "), box, side: grid.thumbnailSide };
+      const props = { words: item.labels?.join(", "), box };
       const tile = exampleTile(item, link("item", item.id), props);
       if (scored) tile.append(h("span", { class: "sure" }, score.toFixed(3)));
       return tile;
