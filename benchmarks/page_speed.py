@@ -25,7 +25,7 @@ SIDE = 16
 PER_FOLDER = 1_000
 SEED = 0
 LOADS, STOPS = 5, 12
-PANS, FRAMES = 5, 60
+PANS, FRAMES = 5, 40
 STATIC = Path(__file__).parents[1] / "src" / "lookalike" / "server" / "static"
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 

@@ -3,7 +3,7 @@ import { get, thumbnail } from "./api.js";
 import { h } from "./dom.js";
 import { title } from "./format.js";
 import { STEPS } from "./map_data.js";
-import { drawDots } from "./map_dots.js";
+import { Dots } from "./map_dots.js";
 import { chooseTiles, LARGEST, Thumbnails } from "./map_tiles.js";
 import { say } from "./notify.js";
 import { go, link } from "./router.js";
@@ -16,7 +16,7 @@ const DEEPEST = 400; // the largest scale
 const NEAR = 16; // maximum distance in pixels between the pointer and its point
 const STILL = 4; // pixels that the pointer may move in a click
 const RIM = 24;
-const MANY = 20_000; // points that are drawn small, and in few pixels
+const MANY = 20_000; // points that are drawn small
 const SIDES = [128, 256, 512]; // of the images of thumbnails
 const HOVER_MS = 120;
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -30,6 +30,7 @@ export class MapCanvas {
     const view = views.get(points.space) ?? { scale: 1, at: [0, 0] }; // `at` is the corner of the map, in sizes of the canvas
     Object.assign(this, { points, signal, view, chosen: -1, fingers: new Map(), tiles: [], path: null, lasso: false });
     this.ground = h("canvas", { "aria-hidden": "true" });
+    this.dots = new Dots(this.ground);
     this.canvas = h("canvas", {
       tabindex: "0",
       role: "application",
@@ -42,32 +43,22 @@ export class MapCanvas {
     this.selection = new Selection(this, { signal, place: `map/${points.space}` });
     const sizes = new ResizeObserver(() => this.#measure());
     sizes.observe(this.element);
-    signal.addEventListener("abort", () => {
-      sizes.disconnect();
-      this.thumbnails.want(new Set());
-    });
+    signal.addEventListener("abort", () => sizes.disconnect() ?? this.thumbnails.want(new Set()));
     addEventListener("colours", () => this.#measure(), { signal });
-    const handlers = {
-      wheel: (event) => {
-        event.preventDefault();
-        this.#choose(-1);
-        this.zoom(Math.exp((event.deltaMode ? -0.08 : -0.0025) * event.deltaY), event.offsetX, event.offsetY);
-      },
-      pointerdown: (event) => this.#down(event),
-      pointermove: (event) => this.#move(event),
-      pointerup: (event) => this.#up(event),
-      pointercancel: (event) => this.#up(event),
-      pointerleave: (event) => event.pointerType === "mouse" && this.#choose(-1),
-      keydown: (event) => this.#key(event),
-    };
-    for (const [name, act] of Object.entries(handlers)) this.canvas.addEventListener(name, act);
+    const listen = (act, ...names) => names.forEach((name) => this.canvas.addEventListener(name, (event) => act(event)));
+    listen((event) => this.#wheel(event), "wheel");
+    listen((event) => this.#down(event), "pointerdown");
+    listen((event) => this.#move(event), "pointermove");
+    listen((event) => this.#up(event), "pointerup", "pointercancel");
+    listen(({ pointerType }) => pointerType === "mouse" && this.#choose(-1), "pointerleave");
+    listen((event) => this.#key(event), "keydown");
     if (this.selection.ids.size) this.selection.showBar();
   }
 
   /** Colour the classes `named` 1 to 8; if there are numbers in `lit`, show only these. New points keep the view. */
   paint(named, lit, points = this.points) {
     const chosen = this.chosen >= 0 && this.points.id(this.chosen);
-    Object.assign(this, { named, lit, points, numbers: new Uint8Array(points.n) });
+    Object.assign(this, { named, lit, points, total: points.n, numbers: new Uint8Array(points.n) });
     this.chosen = -1;
     const all = Uint32Array.from(this.numbers, (_, i) => i);
     const known = points.classes.map((name) => named.indexOf(name) + 1 || OTHER);
@@ -99,21 +90,14 @@ export class MapCanvas {
   }
 
   // What the selection needs of a grid.
-  get total() {
-    return this.points.n;
-  }
-
-  id(i) {
-    return this.points.id(i);
-  }
-
-  focus() {
-    this.canvas.focus();
-  }
+  total = 0;
+  id = (i) => this.points.id(i);
+  focus = () => this.canvas.focus();
 
   drawSelection() {
     const { ids } = this.selection;
     this.kinds = ids.size ? this.numbers.map((number, i) => (ids.has(this.points.id(i)) ? SELECTED : number)) : this.numbers;
+    this.dots.set(this.points, this.order, this.kinds);
     this.#later();
   }
 
@@ -137,9 +121,8 @@ export class MapCanvas {
     const { clientWidth: width, clientHeight: height } = this.element;
     if (!width) return;
     const sharp = Math.min(2, devicePixelRatio || 1);
-    Object.assign(this, { width, height, sharp, coarse: this.points.n > MANY ? 1 : sharp });
-    Object.assign(this.canvas, { width: width * sharp, height: height * sharp });
-    Object.assign(this.ground, { width: width * this.coarse, height: height * this.coarse });
+    Object.assign(this, { width, height, sharp });
+    for (const canvas of [this.canvas, this.ground]) Object.assign(canvas, { width: width * sharp, height: height * sharp });
     const style = getComputedStyle(this.element);
     const colour = (name) => style.getPropertyValue(name).trim();
     const inks = Array.from({ length: DIM }, (_, number) => colour(`--class-${number}`));
@@ -180,7 +163,7 @@ export class MapCanvas {
     const { pen = (this.pen = this.canvas.getContext("2d")), sharp, points } = this;
     const depth = Math.log2(this.view.scale);
     const size = (points.n > MANY ? 2.5 : this.width < 600 ? 4.5 : 6) + 0.9 * depth;
-    drawDots(this.ground, points, this.order, this.kinds, this.colours, this.#area(this.coarse), size * this.coarse);
+    this.dots.draw(this.#area(sharp), this.colours, size * sharp);
     const least = (this.width < 600 ? 30 : 40) * Math.min(3, 2 ** (0.45 * depth));
     this.tiles = chooseTiles(points, this.shown, this.#area(), least, least * Math.max(1.05, 2.2 - 0.4 * depth));
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
@@ -230,8 +213,7 @@ export class MapCanvas {
 
   /** The picture at a position, or the nearest one that is close; -1 if there is none. */
   #hit(x, y, close = NEAR) {
-    const isAt = (tile) => Math.abs(tile.x - x) <= tile.width / 2 && Math.abs(tile.y - y) <= tile.height / 2;
-    const tile = this.tiles.find(isAt);
+    const tile = this.tiles.find((one) => 2 * Math.abs(one.x - x) <= one.width && 2 * Math.abs(one.y - y) <= one.height);
     if (tile) return tile.i;
     const { left, top, across, down } = this.#area();
     let [best, least] = [-1, close ** 2];
@@ -268,6 +250,12 @@ export class MapCanvas {
 
   #open(i) {
     go(link("item", this.points.id(i)));
+  }
+
+  #wheel(event) {
+    event.preventDefault();
+    this.#choose(-1);
+    this.zoom(Math.exp((event.deltaMode ? -0.08 : -0.0025) * event.deltaY), event.offsetX, event.offsetY);
   }
 
   #down(event) {

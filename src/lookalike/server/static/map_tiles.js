@@ -12,10 +12,11 @@ const PARALLEL = 5; // requests; browsers allow six per server, and the event st
  * cells gets a larger thumbnail. Thumbnails do not overlap.
  */
 export function chooseTiles({ x, y }, shown, { left, top, across, down, width, height }, least, cell) {
-  const unit = Math.max(across / 4, down / 3) * 4;
+  const unit = Math.max(across, (down * 4) / 3);
   const wide = unit / 2 ** Math.floor(Math.log2(unit / cell));
-  const high = 0.75 * wide; // the shape of a thumbnail
-  const first = [left, top].map((from, axis) => Math.floor(-from / [wide, high][axis] / 4) * 4 - 4); // of the visible cells
+  const high = 0.75 * wide;
+  const sides = [wide, high];
+  const first = [left, top].map((from, axis) => Math.floor(-from / sides[axis] / 4) * 4 - 4); // of the visible cells
   const columns = Math.ceil(width / wide) + 12;
   const rows = Math.ceil(height / high) + 12;
   const counts = [0, 1, 2].map(() => new Uint32Array(rows * columns)); // of 1, 2 × 2 and 4 × 4 cells
@@ -33,15 +34,19 @@ export function chooseTiles({ x, y }, shown, { left, top, across, down, width, h
   for (let at = 0; at < chosen.length; at++) {
     if (!counts[0][at]) continue;
     const place = [at % columns, Math.floor(at / columns)];
-    let level = 2;
-    while (level && counts[level][(place[1] >> level) * columns + (place[0] >> level)] > 1) level -= 1;
+    const corner = (level, axis, beyond = 0) => (((place[axis] >> level) + beyond) * 2 ** level + first[axis]) * sides[axis];
+    const isFree = (level) =>
+      counts[level][(place[1] >> level) * columns + (place[0] >> level)] === 1 &&
+      corner(level, 0, 1) <= across &&
+      corner(level, 1, 1) <= down;
+    const level = [2, 1].find(isFree) ?? 0;
     const room = wide * 2 ** level;
     const isAlone = counts[0][at] === 1;
     const size = Math.min(room, Math.max(least, isAlone ? Math.min(0.6 * room, LARGEST) : 0));
     const i = chosen[at];
     const [u, v] = [left + (x[i] / STEPS) * across, top + (y[i] / STEPS) * down].map((value, axis) => {
       const shape = axis ? 0.75 : 1;
-      const low = [left, top][axis] + (((place[axis] >> level) << level) + first[axis]) * [wide, high][axis];
+      const low = [left, top][axis] + corner(level, axis);
       return Math.min(low + (room - size / 2) * shape, Math.max(low + (size / 2) * shape, value));
     });
     if (Math.abs(u - width / 2) < (width + size) / 2 && Math.abs(v - height / 2) < (height + size) / 2)
