@@ -183,7 +183,7 @@ def main() -> None:
             command = [sys.executable, "-m", "lookalike", "-c", str(path), "serve", "--port", "0"]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
-            address = process.stdout.readline().split()[-1]
+            address = process.stdout.readline().split()[-1].rstrip("/")
         try:
             with sync_playwright() as tool:
                 browser = tool.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

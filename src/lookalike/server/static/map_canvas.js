@@ -106,12 +106,11 @@ export class MapCanvas {
     const { width, height } = this;
     const corners = path ?? [[0, 0], [width, 0], [width, height], [0, height]];
     const tiles = new Map(this.tiles.map((tile) => [tile.i, [tile.x, tile.y]]));
+    const [us, vs] = [0, 1].map((axis) => corners.map((corner) => corner[axis]));
     const isInside = ([x, y]) => {
       let inside = false;
-      corners.forEach(([u, v], at) => {
-        const [s, t] = corners.at(at - 1);
-        if (v > y !== t > y && x < u + ((y - v) * (s - u)) / (t - v)) inside = !inside;
-      });
+      for (let a = 0, b = us.length - 1; a < us.length; b = a++)
+        if (vs[a] > y !== vs[b] > y && x < us[a] + ((y - vs[a]) * (us[b] - us[a])) / (vs[b] - vs[a])) inside = !inside;
       return inside;
     };
     this.selection.select([...this.shown].filter((i) => isInside(tiles.get(i) ?? this.#place(i))), keep);

@@ -45,9 +45,10 @@ export function chooseTiles({ x, y }, shown, { left, top, across, down, width, h
     const size = Math.min(room, Math.max(least, isAlone ? Math.min(0.6 * room, LARGEST) : 0));
     const i = chosen[at];
     const [u, v] = [left + (x[i] / STEPS) * across, top + (y[i] / STEPS) * down].map((value, axis) => {
-      const shape = axis ? 0.75 : 1;
+      const half = (axis ? 0.375 : 0.5) * size;
       const low = [left, top][axis] + corner(level, axis);
-      return Math.min(low + (room - size / 2) * shape, Math.max(low + (size / 2) * shape, value));
+      const end = [left + across, top + down][axis] + 20; // at the edge of the canvas
+      return Math.max(low + half, Math.min(low + room * (axis ? 0.75 : 1) - half, end - half, value));
     });
     if (Math.abs(u - width / 2) < (width + size) / 2 && Math.abs(v - height / 2) < (height + size) / 2)
       tiles.push({ i, x: u, y: v, width: size, height: 0.75 * size });
