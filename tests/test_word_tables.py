@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from damage import change_rows
 from lookalike import Collection
 from lookalike.errors import DamagedError, StoreError
+from lookalike.store.backup import make_backup
 from lookalike.store.database import Database, connect
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
@@ -184,6 +185,11 @@ def remove_segments(file: Path) -> None:
         db.execute("DELETE FROM path_words_data WHERE id > 10")
 
 
+def change_version(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE path_words_config SET v = 0 WHERE k = 'version'")
+
+
 def forget_words(file: Path) -> None:
     """Change paths without their words."""
     change_rows(file, "DELETE FROM paths WHERE path LIKE '%desert%'")
@@ -218,6 +224,20 @@ def test_a_search_of_damaged_words_names_the_repair(store: Store) -> None:
         pytest.raises(DamagedError, match=r"catalogue\.sqlite is damaged\. Run: lookalike repair$"),
     ):
         found(again, "beach")
+
+
+def test_a_catalogue_whose_words_cannot_be_rebuilt_is_restored_from_a_backup(store: Store, tmp_path: Path) -> None:
+    add(store, beach=1)
+    store.close()
+    make_backup(store.path, tmp_path / "b")
+    change_version(store.path / "catalogue.sqlite")
+    with closing(Store(store.path)) as again, pytest.raises(DamagedError, match="repair --from BACKUP"):
+        found(again, "beach")
+    with Collection(store.path) as collection:
+        assert collection.verify()[0].endswith("Run: lookalike repair --from BACKUP")
+    assert Collection.repair(store.path, backup=tmp_path / "b").left == []
+    with closing(Store(store.path)) as again:
+        assert found(again, "beach") == [1]
 
 
 def test_a_damaged_path_is_removed_with_its_words(store: Store) -> None:

@@ -35,6 +35,7 @@ from lookalike.store.schema import (
     add_functions,
     digested_tables,
     find_faults,
+    is_word_table_error,
     make_schema,
     read_schema,
     split_statements,
@@ -58,6 +59,8 @@ LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
 """Suffixes of files that can remain after a database is removed. SQLite would apply such a log to a new database."""
 FROM_BACKUP = "Run: lookalike repair --from BACKUP"
 
+_UNUSABLE = ("no such ", "vtable constructor failed", "invalid fts5 file format")
+"""Starts of SQLite's messages about a missing or unusable table or view."""
 _ON_FULL_DISK = "mode=ro&readonly_shm=1"
 _NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
@@ -492,9 +495,9 @@ def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | No
             f"Cannot open {path}: SQLite {sqlite3.sqlite_version} of this Python has no FTS5. Use a Python whose SQLite"
             " has it, such as that of python.org, Debian or conda."
         )
-    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CORRUPT_VTAB:
+    if is_word_table_error(error):
         return DamagedError(f"A table of words in {path} is damaged. Run: lookalike repair")
-    if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(("no such ", "vtable constructor failed")):
+    if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(_UNUSABLE):
         return DamagedError(f"{path} is damaged: {error}. {FROM_BACKUP}")
     if str(error).startswith(DAMAGED_ROW):
         return DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair")

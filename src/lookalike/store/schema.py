@@ -361,9 +361,11 @@ def stale_word_tables(db: sqlite3.Connection) -> list[str]:
 
 
 def rebuild_word_tables(db: sqlite3.Connection) -> None:
-    """Fill the word tables again. Needs a transaction."""
+    """Create the word tables again, since FTS5 cannot empty every damaged table. Needs a transaction."""
     for name in _word_tables(db):
-        db.execute(f"INSERT INTO {name} ({name}) VALUES ('delete-all')")
+        (declaration,) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", [name]).fetchone()
+        db.execute(f"DROP TABLE {name}")
+        db.execute(declaration)
         db.execute(f"INSERT INTO {name} (rowid, words) {_select_all_words(name)}")
 
 
@@ -378,9 +380,14 @@ def _is_current(db: sqlite3.Connection, name: str) -> bool:
     try:
         return _fingerprint(db.execute(f"SELECT doc, term FROM {name}_terms")) == expected
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
-            raise
-        return False
+        if is_word_table_error(error):
+            return False
+        raise
+
+
+def is_word_table_error(error: sqlite3.DatabaseError) -> bool:
+    """Whether SQLite reports a damaged word table, and not a damaged file."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CORRUPT_VTAB
 
 
 def _fingerprint(rows: Iterable[tuple[int, str]]) -> int:
@@ -396,6 +403,12 @@ def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
     faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
     strays = db.execute("PRAGMA foreign_key_check").fetchall()
     faults += [f"a row of {table} refers to a missing row of {parent}" for table, _, parent, _ in strays]
+    for name in _word_tables(db):
+        try:
+            db.execute(f"SELECT count(*) FROM (SELECT 1 FROM {name} WHERE {name} MATCH 'a' LIMIT 1)")
+        except sqlite3.DatabaseError as error:
+            if not is_word_table_error(error):  # `stale_word_tables` finds the others, which can be rebuilt
+                faults.append(f"{name} cannot be read: {error}")
     expected, found = make_schema(migrations), read_schema(db)
     faults += [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
     faults += [f"{name} does not match the schema" for name, made in expected.items() if found.get(name, made) != made]

@@ -8,7 +8,7 @@ too.
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from lookalike.store.database import read_ids
+from lookalike.store.database import TEXT, read_ids, text
 from lookalike.types import Ids
 
 
@@ -28,7 +28,7 @@ def find_words(db: sqlite3.Connection, table: str, prefix: str, limit: int) -> l
     found: list[str] = []
     start = prefix
     while len(found) < limit:  # a query for several words would read all items of each
-        row = db.execute(f"SELECT term FROM {table}_terms WHERE term >= ? LIMIT 1", [start]).fetchone()
+        row = db.execute(f"SELECT term FROM {table}_terms WHERE term >= {TEXT} LIMIT 1", [text(start)]).fetchone()
         if row is None or not row[0].startswith(prefix):
             break
         found.append(row[0])
