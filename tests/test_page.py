@@ -481,12 +481,12 @@ def test_a_class_is_created_from_a_picture_renamed_and_deleted(site, address):
     page.keyboard.press("Enter")
     page.locator(".chips").get_by_role("link", name="party").click()
     heading(page, "party")
-    page.get_by_text("More", exact=True).click()
+    page.get_by_text("Edit class").click()
     page.get_by_role("button", name="Rename").click()
     page.get_by_label("New name").fill(odd)
     page.keyboard.press("Enter")
     heading(page, odd)
-    page.get_by_text("More", exact=True).click()
+    page.get_by_text("Edit class").click()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     heading(page, "Classes")
@@ -568,7 +568,7 @@ def test_a_session_is_deleted_after_confirmation(site, address):
     page = site.visit("sessions")
     card = page.locator("li", has=page.locator(f'a[href*="session/{session}"]'))
     card.get_by_role("button", name="Delete the session").click()
-    expect(page.get_by_role("dialog")).to_contain_text("This deletes 1 answer.")
+    expect(page.get_by_role("dialog")).to_contain_text("Delete the session (untitled) with 1 answer?")
     shoot(page, "sessions-confirm-light")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(card).to_have_count(0)
@@ -810,6 +810,7 @@ VIEWS = {  # view: its address, and an element that is visible once it has loade
     "duplicates": ("duplicates?tier=identical", ".group"),
     "map": ("map", "canvas"),
     "jobs": ("jobs", ".starters"),
+    "history": ("history", ".history li"),
     "nothing": ("nothing", ".plate"),
 }
 

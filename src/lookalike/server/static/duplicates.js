@@ -5,10 +5,11 @@ import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
 import { bytes, count, many, percent, title } from "./format.js";
 import { follow } from "./job_progress.js";
-import { attempt, confirm, note } from "./notify.js";
+import { attempt, confirm } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { amend, link } from "./router.js";
 import { linkTile } from "./tile.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
 
 const TIERS = [
@@ -85,54 +86,65 @@ function nothing(tier, counts) {
 class Marked {
   constructor(signal) {
     this.ids = new Set();
-    this.groups = []; // the ids of each, and the warning shown when all of them are selected
+    this.groups = []; // the pictures of each, and the warning shown when all of them are selected
     this.summary = h("p", {});
     this.act = h("div", { class: "actions" }, button("no", "Remove from the collection", () => this.#ask(signal)));
     this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
   }
 
   /** The warning of a group, shown while all of its pictures are selected. */
-  watch(ids) {
+  watch(items) {
     const warning = h("p", { class: "trouble", role: "alert" });
-    this.groups.push({ ids, warning });
+    this.groups.push({ items, warning });
     return warning;
   }
 
   turn(id, on) {
     if (on) this.ids.add(id);
     else this.ids.delete(id);
-    for (const { ids, warning } of this.groups) {
-      const all = ids.length === 2 ? "Both" : `All ${ids.length}`;
-      warning.textContent = this.#allMarked(ids) ? `${all} are selected: no copy would remain in the collection.` : "";
+    for (const { items, warning } of this.groups) {
+      const all = items.length === 2 ? "Both" : `All ${items.length}`;
+      warning.textContent = this.#allMarked(items) ? `${all} are selected: no copy would remain in the collection.` : "";
     }
     this.element.hidden = !this.ids.size;
     this.summary.textContent = `${many(this.ids.size, "picture")} selected. ${this.#lost()}`;
   }
 
-  #allMarked(ids) {
-    return ids.every((id) => this.ids.has(id));
+  #allMarked(items) {
+    return items.every(({ id }) => this.ids.has(id));
   }
 
   #lost() {
-    const n = this.groups.filter(({ ids }) => this.#allMarked(ids)).length;
+    const n = this.groups.filter(({ items }) => this.#allMarked(items)).length;
     return n ? `${many(n, "group")} would have no copies left. ` : "";
   }
 
   #ask(signal) {
     const n = this.ids.size;
+    const items = this.groups.flatMap((group) => group.items).filter(({ id }) => this.ids.has(id));
     const text =
+      `${names(items)}. ` +
       this.#lost() +
       "Only the collection changes: no files are deleted, and labels are kept." +
       " Files that are still in their folder are added again by the next check for changes.";
-    confirm(`Remove ${many(n, "picture")}?`, text, "Remove", async () => {
+    confirm(`Remove ${many(n, "picture")} from the collection?`, text, "Remove", async () => {
       const job = await post("/jobs", { kind: "remove", items: [...this.ids] });
-      this.element.replaceChildren(
-        follow(job, `Removing ${many(n, "picture")}…`, signal, ({ message }) => note(message)),
-      );
+      const report = async ({ message }) => {
+        const { result } = await get(`/jobs/${job.id}`).catch(() => ({}));
+        noteUndo(message, result?.action);
+      };
+      this.element.replaceChildren(follow(job, `Removing ${many(n, "picture")}…`, signal, report));
       return true;
     });
   }
 }
+
+const NAMED = 4; // pictures that a message names
+
+const names = (items) => {
+  const rest = items.length - NAMED;
+  return items.slice(0, NAMED).map(title).join(", ") + (rest > 0 ? ` and ${count(rest)} more` : "");
+};
 
 const pixels = ({ width, height }) => width * height;
 
@@ -188,11 +200,9 @@ function card(group, marked, signal) {
   row.fill(group.items.map((item) => tile(item, group, marked)));
   const several = group.items.length > 1;
   const dismiss = async () => {
-    const done = await attempt(
-      async () => (await post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }), true),
-    );
+    const done = await attempt(() => post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }));
     if (!done) return;
-    note("Marked as not duplicates.");
+    noteUndo(`Marked as not duplicates: ${names(group.items)}.`, done.action);
     for (const { id } of group.items) marked.turn(id, false); // hidden pictures must not stay selected
     place.remove();
   };
@@ -221,7 +231,7 @@ function card(group, marked, signal) {
       acts && h("div", { class: "actions" }, acts),
     ),
     row.element,
-    several && marked.watch(group.items.map(({ id }) => id)),
+    several && marked.watch(group.items),
     list,
   );
   return place;

@@ -71,6 +71,7 @@ export function follow(job, words, signal, ondone = () => {}) {
   const show = (now) => {
     const far = share(now);
     if (far !== null) bar.value = far;
+    if (!running(now)) clearInterval(poll);
     if (now.state === "done") {
       ondone(now);
       dispatchEvent(new HashChangeEvent("hashchange"));

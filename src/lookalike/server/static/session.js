@@ -6,13 +6,14 @@ import { bar, body, filtered } from "./filters.js";
 import { many, seconds, title } from "./format.js";
 import { keys } from "./keyboard.js";
 import { markTile } from "./mark_tile.js";
-import { attempt, note, say } from "./notify.js";
+import { attempt, say } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { showReadOnly } from "./read_only_session.js";
 import { go, link } from "./router.js";
 import { gauge, history } from "./session_progress.js";
 import { SessionState } from "./session_state.js";
 import { MARKS } from "./tile.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead, waiting } from "./view_parts.js";
 import { why } from "./why.js";
 
@@ -68,6 +69,7 @@ class SessionView {
     keys(
       {
         u: () => this.undo(),
+        "Ctrl+z": () => this.undo(),
         Enter: () => this.next(),
         ArrowDown: () => this.questions.focus(),
         ArrowRight: () => this.questions.focus(),
@@ -208,8 +210,9 @@ class SessionView {
     const finished = await attempt(() => this.state.finish(name));
     if (!finished) return;
     forget();
-    note(`Added ${many(finished.labelled ?? this.state.found, "picture")} to the class ${finished.label ?? name}.`);
-    go(link("class", finished.label ?? name));
+    const text = `Added ${many(finished.labelled, "picture")} to the class ${finished.label}.`;
+    noteUndo(text, finished.action);
+    go(link("class", finished.label));
   }
 
   why(item) {
