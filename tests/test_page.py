@@ -19,6 +19,7 @@ import lookalike
 from browser import PHONE, SHOTS, cut, end, go, needs_browser, serve, shoot, wait_until_idle
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from lookalike.text import human_probability
 
 pytestmark = needs_browser
 
@@ -457,20 +458,23 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
 
 
 def test_probabilities_are_never_shown_as_certain(site, address):
-    """The page never shows 100 %, even if the model predicts a probability of 1."""
+    """The page never shows 0 or 100 %, even if the model predicts a probability of 0 or 1."""
     page = site.visit("jobs")
     about = json.load(urllib.request.urlopen(f"{address}/api/v1/collection"))
     page.route("**/api/v1/collection", lambda route: route.fulfill(json=about | {"classes": 9, "labelled": 900}))
     item = first(address, "flower")
 
     def sure(route):
-        predicted = [{"item": item, "probability": share} for share in (1.0, 0.994, 0.8)]
+        predicted = [{"item": item, "probability": share} for share in (1.0, 0.994, 0.8, 0.0)]
         route.fulfill(json={"name": "house", "pictures": 3, "parents": [], "predicted": predicted})
 
     page.route("**/api/v1/classes/one?*", sure)
     page.goto(f"{address}/#/class/house")
     page.reload()  # reads the faked collection
-    expect(page.locator(".suggested .sure")).to_have_text(["over 99 %", "over 99 %", "80 %"])
+    expect(page.locator(".suggested .sure")).to_have_text(["over 99 %", "over 99 %", "80 %", "under 1 %"])
+    shares = [n / 400 for n in range(401)]
+    shown = page.evaluate("async (all) => all.map((await import('/format.js')).likely)", shares)
+    assert shown == [human_probability(share) for share in shares]  # as on the command line
     expect(page.locator(".suggestions .lane-head")).to_contain_text("Most likely first.")
 
 
