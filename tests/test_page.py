@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import lookalike
-from browser import PHONE, SHOTS, cut, end, go, needs_browser, serve, shoot, wait_until_idle
+from browser import PHONE, SHOTS, cut, end, go, name_faults, needs_browser, serve, shoot, wait_until_idle
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 from lookalike.text import human_probability
@@ -423,7 +423,7 @@ def test_a_session_keeps_every_mark_and_shows_its_history(site, address):
     page.locator(".judge .answers .no").nth(1).click()
     page.locator(".judge [data-focus]").first.click()  # the second click: no
     expect(page.locator('.judge [data-mark="no"]')).to_have_count(2)
-    page.get_by_text("History").click()
+    page.get_by_text("Answers so far").click()
     expect(page.locator(".log li")).to_have_count(4)
     page.get_by_role("button", name="Undo").click()
     expect(page.locator('.judge [data-mark="yes"]')).to_have_count(1)
@@ -804,13 +804,13 @@ def test_question_mark_opens_the_list_of_keys(site):
 
 VIEWS = {  # view: its address, and an element that is visible once it has loaded
     "start": ("", ".grid img.there"),
-    "item": ("item/{id}", ".strip img.there"),
+    "item": ("item/{id}?with={other}", ".strip img.there"),
     "search": ("search?with={id}&without={other}", ".grid img.there"),
     "words": ("search?words=night+elefant&with={id}&without_words=house", ".grid img.there"),
     "sessions": ("sessions", ".card img"),
     "session": ("session/{session}", ".judge img.there"),
     "classes": ("classes", ".card img"),
-    "class": ("class/house", ".grid img.there"),
+    "class": ("class/house?without={other}", ".grid img.there"),
     "duplicates": ("duplicates?tier=identical", ".group"),
     "map": ("map", "canvas"),
     "jobs": ("jobs", ".starters"),
@@ -840,7 +840,10 @@ def places(address):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_accessible(site, places, theme):
-    """axe-core reports no violations. In the dark theme, only contrast is checked: nothing else differs."""
+    """axe-core reports no violations, and no two controls that do different things have the same name.
+
+    In the dark theme, only contrast is checked: nothing else differs.
+    """
     rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if theme == "dark" else {})
     page = site.visit(theme=theme)
     page.evaluate(Axe().axe_script)  # once: links do not reload the page
@@ -858,6 +861,8 @@ def test_every_view_is_accessible(site, places, theme):
         wait_until_idle(page)
         shoot(page, f"{view}-{theme}")
         check(view)
+        if theme == "light":
+            found.extend(f"{view}: {fault}" for fault in name_faults(page))
     page.keyboard.press("?")
     check("keys")
     assert not found, "\n".join(found)

@@ -52,7 +52,7 @@ class SessionView {
     this.gauge = h("div", { class: "gauge" });
     this.hints = h("div", { class: "words" });
     this.timer = h("p", { class: "quiet timer" });
-    this.story = h("details", { class: "story" }, h("summary", {}, "History"), h("div", {}));
+    this.story = h("details", { class: "story" }, h("summary", {}, "Answers so far"), h("div", {}));
     this.story.addEventListener("toggle", () => this.#showHistory());
     this.undoButton = button("undo", "Undo", () => this.undo());
     this.nextButton = button("next", "Next round", () => this.next(), { class: "main" });

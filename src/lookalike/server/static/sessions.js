@@ -49,7 +49,8 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
   const answers = many(marks.relevant + marks.irrelevant + marks.skip, "answer");
   const title = `the session ${name ?? "(untitled)"}`;
   const mine = may("manage") || (may("judge") && author === me.name);
-  const warning = "This cannot be undone. The pictures stay in the collection.";
+  const origin = `${author}, ${moment(started)}`;
+  const warning = `${origin}. This cannot be undone. The pictures stay in the collection.`;
   const forget = () =>
     confirm(`Delete ${title} with ${answers}?`, warning, "Delete", async () => {
       await remove(`/sessions/${id}`);
@@ -66,8 +67,9 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
       thumbnails,
       h("b", {}, name ?? "Untitled"),
       h("span", { class: "quiet" }, counts),
-      h("span", { class: "quiet" }, `${author}, ${moment(started)}`),
+      h("span", { class: "quiet" }, origin),
+      h("span", { class: "unseen" }, id), // sessions can have the same name
     ),
-    !finished && mine && button("no", `Delete ${title}`, forget, { quiet: true }),
+    !finished && mine && button("no", `Delete ${title}, ${id}`, forget, { quiet: true }),
   );
 }
