@@ -128,7 +128,7 @@ def name_faults(page: Page) -> list[str]:
     for menu in closed:
         menu.evaluate("one => (one.open = true)")
     lines = page.locator("body").aria_snapshot().splitlines()
-    summaries = filter(None, page.locator("summary").all_inner_texts())
+    summaries = page.locator("summary:visible").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.innerText)")
     for menu in closed:
         menu.evaluate("one => (one.open = false)")
     controls: dict[str, set] = {}  # by name: the addresses of links, the numbers of all others

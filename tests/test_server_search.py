@@ -224,6 +224,8 @@ def test_an_upload_is_found_after_a_restart(shelf, tmp_path):
         assert service.post("/search", asked)["results"] == found
         (file,) = (own / SEARCHED).iterdir()
         assert re.fullmatch(rf"{sent}-[0-7][0-9a-f]{{15}}-100x100\.png", file.name)
+    with Collection(tmp_path / "other", create=True) as other:
+        assert other.add(own, recipes="color").added == 0  # although the collection is a source
     file.write_bytes(file.read_bytes()[:50])  # damaged
     with running(own) as service:
         answer = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")

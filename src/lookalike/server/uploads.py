@@ -1,7 +1,7 @@
 """Pictures that clients upload: to search with (`Uploads`), or to add (`save_files`).
 
 Separate processes with limits on memory and time decode uploads, and return pixels in the size that a search needs.
-These are saved in COLLECTION/search-uploads (`UploadFolder`), so that links to a search work after a restart. The file
+These are saved in COLLECTION/.search-uploads (`UploadFolder`), so that links to a search work after a restart. The file
 itself, with its metadata, is not.
 
 Files to add are written to COLLECTION/uploads, a source like any other. Their names start with the id of the picture,
@@ -35,8 +35,8 @@ SIDE = 1_024
 """The shorter side of a cached upload, in pixels. It is large enough to search with parts of the picture."""
 MAX_SIDE = 8 * SIDE
 
-SEARCHED = "search-uploads"
-"""Folder for pictures to search with."""
+SEARCHED = ".search-uploads"
+"""Folder for pictures to search with. It is hidden, so that they are not added if the collection is inside a source."""
 FOLDER = "uploads"
 REMOVED = ".removed"
 """Folder for the files of removed pictures, because uploaded files are never deleted."""

@@ -189,10 +189,12 @@ function tile(item, group, marked) {
 }
 
 /** A button that selects all pictures except the one to keep. */
-function suggestion(keep, row) {
-  return button("duplicates", "Select all but the largest", () => {
+function suggestion({ keep, items }, row) {
+  const select = () => {
     for (const box of row.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
-  });
+  };
+  const words = "Select all but the largest";
+  return button("duplicates", words, select, { "aria-label": `${words}: ${names(items)}` });
 }
 
 function card(group, marked, signal) {
@@ -210,7 +212,7 @@ function card(group, marked, signal) {
   const list = h(
     "details",
     { open: !several },
-    h("summary", {}, many(paths.length, "path")),
+    h("summary", { "aria-label": `${many(paths.length, "path")}: ${names(group.items)}` }, many(paths.length, "path")),
     h(
       "ul",
       { class: "paths", role: "list" },
@@ -218,8 +220,8 @@ function card(group, marked, signal) {
     ),
   );
   const acts = several && [
-    may("manage") && group.tier === "same" && suggestion(group.keep, row),
-    may("judge") && button("no", "Not duplicates", dismiss),
+    may("manage") && group.tier === "same" && suggestion(group, row),
+    may("judge") && button("no", "Not duplicates", dismiss, { "aria-label": `Not duplicates: ${names(group.items)}` }),
   ];
   const place = h(
     "section",

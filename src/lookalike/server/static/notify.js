@@ -10,8 +10,9 @@ export function say(text) {
 
 /** Show a message, as text or an element, with a hint for screen readers. It disappears after `ms` milliseconds, but not under the pointer or the focus; problems stay until they are closed. */
 export function note(content, { problem = false, action = null, ms = 5000, hint = "" } = {}) {
-  const close = button("no", "Close this message", () => card.remove(), { quiet: true, class: "plain" });
   const text = content instanceof Node ? content : h("p", {}, content);
+  const name = `Close this message: ${text.textContent}`;
+  const close = button("no", "Close", () => card.remove(), { quiet: true, class: "plain", "aria-label": name });
   const card = h("div", { class: problem ? "note problem" : "note" }, text, action, close);
   document.getElementById("notes").append(card);
   say(`${text.textContent} ${hint}`);

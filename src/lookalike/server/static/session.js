@@ -211,8 +211,9 @@ class SessionView {
     if (!finished) return;
     forget();
     const text = `Added ${many(finished.labelled, "picture")} to the class ${finished.label}.`;
-    noteUndo(text, finished.action);
-    go(link("class", finished.label));
+    const to = link("class", finished.label);
+    noteUndo(text, finished.action, { from: link("session", this.state.session.id), to });
+    go(to);
   }
 
   why(item) {
