@@ -96,12 +96,13 @@ function suggestions(name, predicted, early, signal, joined) {
   const place = h("section", { class: "suggestions" });
   const answer = async (verb, ids, focus = false) => {
     const at = row.targets.findIndex((target) => target.dataset.id === ids[0]);
+    const one = ids.length === 1 && waiting.get(ids[0]);
     const done = await attempt(() => post(`/classes/${verb}`, { name, items: ids }));
     if (!done) return;
     forget();
-    const what = ids.length === 1 ? title(waiting.get(ids[0])) : many(ids.length, "picture");
     for (const id of ids) waiting.delete(id);
-    if (verb === "confirm") joined(ids.length);
+    if (verb === "confirm") joined(done.count);
+    const what = one ? title(one) : many(done.count, "picture");
     const left = waiting.size ? ` ${waiting.size} left.` : "";
     noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
     draw();

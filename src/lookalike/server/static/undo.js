@@ -70,10 +70,11 @@ function bringBack(job) {
   const watching = new AbortController();
   const report = ({ message }) => {
     watching.abort();
-    card.remove();
+    progress.remove();
     note(message);
   };
-  card = note(follow(job, "Bringing the pictures back…", watching.signal, report), { ms: Infinity });
+  const progress = note(follow(job, "Bringing the pictures back…", watching.signal, report), { ms: Infinity });
+  card = progress;
 }
 
 export function listen() {
