@@ -13,6 +13,7 @@ Operations:
     class_model     the classes in memory
     history         undo of removals
     duplicates      groups of duplicates
+    copies          what each picture of a group is, and which copies to mark
     fitting         fit spaces and features, keep them up to date
     clip            a space for a network of pictures and texts
     calibration     choose the options of a transform

@@ -5,7 +5,7 @@ The command line and the service use this class and nothing below it.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
 from lookalike.collection.clip import Clip, ClipReport
+from lookalike.collection.copies import Marked, mark_copies
 from lookalike.collection.duplicates import Group, Groups, Tier, count_groups, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.executor import Executor
@@ -617,6 +618,23 @@ class Collection:
     def count_duplicates(self, *, space: str | None = None) -> dict[Tier, int | None]:
         """The number of cached groups of each tier; None for a tier that was never computed."""
         return count_groups(self._spaces, space)
+
+    def mark_duplicates(
+        self,
+        groups: Sequence[Group],
+        keep: str | Path = "largest",
+        references: Iterable[str | Path] = (),
+        *,
+        crops: bool = False,
+    ) -> list[Marked]:
+        """For each of these groups, the copies to remove by a rule, as ids and paths; nothing is removed.
+
+        `keep` is "largest", "oldest" (by the time the pictures were taken or, if unknown, modified) or a folder: all
+        pictures below it are kept, and groups without any are left alone. Pictures below a folder of `references` are
+        never marked. A copy is marked only if a picture with an existing file is kept that shows the same. A crop is
+        marked only with `crops`, if a kept picture shows all of it.
+        """
+        return mark_copies(self._store, groups, keep, references, crops=crops)
 
     def group_lines(
         self,

@@ -182,6 +182,8 @@ def absolute(path: str | Path) -> str:
     """
     if not isinstance(path, str | Path):
         raise InputError(f"A path must be text or a Path. Got {path!r:.80}.")
+    if "\0" in str(path):
+        raise InputError(f"A path cannot contain a null character. Got {path!r:.80}.")
     return os.path.abspath(os.path.expanduser(path))
 
 
