@@ -891,6 +891,8 @@ class ActionOut(TypedDict):
     undoes: Annotated[int | None, Field(description="The action that this one undid.")]
     undone_by: int | None
     can_undo: Annotated[bool, Field(description="Whether the action can be undone, and your role allows it.")]
+    reason: Annotated[str | None, Field(description="Why it cannot be undone, or null.")]
+    items: Annotated[list[str], Field(description="Some of the pictures whose labels or duplicates it changed.")]
 
 
 class ActionsOut(TypedDict):
