@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, go, needs_browser, serve, shoot
+from browser import end, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
