@@ -169,14 +169,15 @@ class Database:
         if faults:
             return [f"{self.path.name}: {fault}. Run: lookalike repair --from BACKUP" for fault in faults]
         counts = {table: len(rows) for table, rows in self.damaged_rows().items()}
-        faults = [
+        return [
             f"{self.path.name}: {many(n, 'row')} of {table} {'does' if n == 1 else 'do'} not match"
             f" {'its' if n == 1 else 'their'} digest. Run: lookalike repair"
             for table, n in counts.items()
         ]
-        return faults or [
-            f"{self.path.name}: {table} is damaged. Run: lookalike repair" for table in self.stale_words()
-        ]
+
+    def verify_words(self) -> list[str]:
+        """Return a sentence for each damaged word table. They can be rebuilt, so backups do not wait for this."""
+        return [f"{self.path.name}: {table} is damaged. Run: lookalike repair" for table in self.stale_words()]
 
     def stale_words(self) -> list[str]:
         """Return the word tables that are damaged or do not match the texts that they were made from."""
