@@ -2,7 +2,7 @@
 import { get, thumbnail } from "./api.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
-import { bar, body, filtered } from "./filters.js";
+import { bar, filter, filtered } from "./filters.js";
 import { many, seconds, title } from "./format.js";
 import { keys } from "./keyboard.js";
 import { markTile } from "./mark_tile.js";
@@ -30,7 +30,7 @@ const LESS = 20; // pictures shown below the line
 export async function show({ arg: id, query }, signal) {
   const [session, about] = await Promise.all([get(`/sessions/${id}`, {}, signal), collection(signal)]);
   const mine = may("manage") || (may("judge") && session.author === about.me.name);
-  const state = new SessionState(session, body(query));
+  const state = new SessionState(session, filter(query));
   if (session.finished || !mine) return showReadOnly(state, mine, signal);
   return new SessionView(state, query, signal).element;
 }

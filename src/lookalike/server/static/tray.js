@@ -3,6 +3,7 @@ import { portrait } from "./api.js";
 import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { examplesIn, format } from "./examples.js";
+import { keptFilters } from "./filters.js";
 import { many } from "./format.js";
 import { note, say } from "./notify.js";
 import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
@@ -109,7 +110,7 @@ function draw(tray, route) {
   );
   const search = h(
     "a",
-    { class: route.view === "search" ? "button" : "button main", href: link("search") },
+    { class: route.view === "search" ? "button" : "button main", href: link("search", "", keptFilters()) },
     icon("search"),
     h("span", {}, "Search"),
   );
