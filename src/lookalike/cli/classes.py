@@ -512,7 +512,7 @@ def _print_predicted(found: "PredictionCounts", json: bool) -> None:
 def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
     """Print the accuracy over all classes, then per class."""
     if json:
-        print_json(dataclasses.asdict(found))
+        print_json(found.to_json())
         return
     of = many(found.classes, "class", "classes")
     print_line(f"{many(found.pictures, 'picture')} of {of}, kind {found.kind}, space {found.space}.")
@@ -526,8 +526,8 @@ def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
     print_table(["class", "pictures", "correct", "rejected", "confused with"], rows)
     if found.confused:
         print_line("Most frequent confusions:")
-        for truth, predicted, n in found.confused:
-            print_line(f"  {n:>5,} × {truth} predicted as {predicted}")
+        for pair in found.confused:
+            print_line(f"  {pair.pictures:>5,} × {pair.label} predicted as {pair.predicted}")
     if len(found.by_class) > k:
         left = many(len(found.by_class) - k, "class", "classes")
         print_note(f"{left} with better results not shown. To list all: -k {len(found.by_class)}")

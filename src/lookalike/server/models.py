@@ -692,6 +692,12 @@ class ClassifyAllIn(RequestModel):
     kind: Literal["classify"]
 
 
+class EvaluateIn(RequestModel):
+    """Cross-validate the classes."""
+
+    kind: Literal["evaluate"]
+
+
 class BackupIn(RequestModel):
     """Create or update the backup in the backup directory of the service."""
 
@@ -699,7 +705,8 @@ class BackupIn(RequestModel):
 
 
 JobIn: TypeAlias = Annotated[
-    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | BackupIn, Field(discriminator="kind")
+    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | EvaluateIn | BackupIn,
+    Field(discriminator="kind"),
 ]
 
 

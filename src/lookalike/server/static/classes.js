@@ -1,6 +1,7 @@
 // All classes at a glance.
 import { get, post } from "./api.js";
 import { cardThumbnails } from "./card_thumbnails.js";
+import { quality, sizes } from "./class_quality.js";
 import { collection, forget, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
@@ -47,6 +48,8 @@ export async function show(_route, signal) {
           "No classes yet. Start a session with a picture, then save the result as a class. Or select pictures and label them.",
           anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
         ),
+    classes.length > 1 && sizes(classes),
+    classes.length > 1 && (await quality(signal)),
   );
 }
 

@@ -17,6 +17,7 @@ const KINDS = {
   fit: "Fitting models",
   map: "Computing the map",
   classify: "Suggesting classes",
+  evaluate: "Evaluating classes",
   duplicates: "Looking for duplicates",
   backup: "Creating a backup",
 };

@@ -7,6 +7,7 @@ const ALL = [
     "Everywhere",
     [
       ["/", "go to the search box"],
+      ["Ctrl + K", "go to a view, class, session or folder, or run an action"],
       ["?", "show this list"],
       ["Ctrl + Z", "undo the last change"],
       ["Esc", "close; go back from a single picture"],

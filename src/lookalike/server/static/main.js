@@ -6,7 +6,7 @@ import { anchor, button, h, icon } from "./dom.js";
 import { listen as listenKeys, showKeys, typing } from "./keyboard.js";
 import { link, listen, onlyExamplesDiffer, read, saveScroll, updateLinks } from "./router.js";
 import { failed, plate, waiting } from "./view_parts.js";
-import * as theme from "./theme_switch.js";
+import { themeSwitch } from "./theme_switch.js";
 import * as tray from "./tray.js";
 import * as upload from "./upload.js";
 import * as undo from "./undo.js";
@@ -76,7 +76,7 @@ function header(route) {
         icon("history"),
         h("span", { class: "unseen" }, "History"),
       ),
-      theme.themeSwitch(),
+      themeSwitch,
       button("why", "Keyboard shortcuts", showKeys, { quiet: true, class: "plain" }),
     ),
   );
@@ -163,6 +163,12 @@ addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || event.defaultPrevented || typing(event) || read().view !== "item") return;
   if (moves > 1) history.back();
   else location.hash = link("pictures"); // the visit started with this picture
+});
+addEventListener("keydown", async (event) => {
+  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  event.preventDefault(); // the browser's own search
+  const { openPalette } = await import("./palette.js");
+  openPalette(PLACES);
 });
 listenKeys();
 undo.listen();
