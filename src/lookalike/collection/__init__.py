@@ -4,6 +4,7 @@ Operations:
 
     adding          add and refresh: from files to items and vectors
     other_files     count the files of types that are not read
+    picture_text    read the text in pictures
     searching       search, locate the match in a picture, explain the influence of negatives
     words           search by words: kinds of pictures, the user's own words, example pictures
     likelihood      the probability that a result is right

@@ -195,6 +195,11 @@ def root_of(source: str) -> str:
     return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"
 
 
+def is_list(source: str) -> bool:
+    """Whether a source that is a file is a list of paths."""
+    return source.lower().endswith(".txt")
+
+
 def has_files(source: str) -> bool:
     """Whether a source can be listed: it exists or, for a pattern, at least one file matches."""
     try:
@@ -325,7 +330,7 @@ class _Walker:
         elif found is not None and kind == stat.S_IFREG and archives.is_archive(path):
             is_picture = partial(self._is_picture_member, path)
             yield from _walk_archive(path, found.st_mtime_ns, is_picture, self.on_skip, self.limits)
-        elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
+        elif kind == stat.S_IFREG and is_list(path) and not listed:
             for line in _read_lines(path, self.on_skip):
                 allowed = None if within is None else [*within, line]  # the user listed this path explicitly
                 yield from self._walk_one(line, allowed, listed=True)

@@ -278,7 +278,7 @@ class MeaningOut(TypedDict):
 
     text: str
     known: bool
-    summary: Annotated[str, Field(description="The kinds, labels and paths that match, or similar words.")]
+    summary: Annotated[str, Field(description="The kinds, labels, paths and texts that match, or similar words.")]
     suggestions: Annotated[list[str], Field(description="Similar words, if the word is unknown.")]
 
 

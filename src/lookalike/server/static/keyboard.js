@@ -63,6 +63,13 @@ const ALL = [
       ["n", "reject it"],
     ],
   ],
+  [
+    "Map",
+    [
+      ["+ - 0", "zoom in, zoom out, show everything"],
+      ["← ↑ ↓ →", "move from picture to picture"],
+    ],
+  ],
 ];
 
 /** Whether the key event belongs to an input field or a dialog. */
