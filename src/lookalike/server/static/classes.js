@@ -5,9 +5,9 @@ import { collection, forget, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
 import { count, many } from "./format.js";
-import { attempt } from "./notify.js";
 import { go, link } from "./router.js";
 import { askName } from "./selection_bar.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
@@ -52,11 +52,12 @@ export async function show(_route, signal) {
 
 /** The button that creates an empty class. */
 function create() {
-  const add = (name) =>
-    attempt(async () => {
-      const made = await post("/classes/add", { name });
-      forget();
-      go(link("class", made.name)); // closes the dialog
-    });
+  const add = async (name) => {
+    const made = await post("/classes/add", { name });
+    forget();
+    const to = link("class", made.name);
+    noteUndo(made.action ? `Created the class ${made.name}.` : `The class ${made.name} exists already.`, made.action, { from: link("classes"), to });
+    go(to); // closes the dialog
+  };
   return button("plus", "New class", () => askName("New class", "Create", add));
 }

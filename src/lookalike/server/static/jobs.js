@@ -13,6 +13,7 @@ const KINDS = {
   add: "Adding pictures",
   refresh: "Checking for changes",
   remove: "Removing pictures",
+  undo: "Bringing removed pictures back",
   fit: "Fitting models",
   map: "Computing the map",
   classify: "Suggesting classes",

@@ -9,6 +9,7 @@ import { failed, plate, waiting } from "./view_parts.js";
 import * as theme from "./theme_switch.js";
 import * as tray from "./tray.js";
 import * as upload from "./upload.js";
+import * as undo from "./undo.js";
 import * as work from "./job_progress.js";
 import * as pictures from "./pictures.js";
 
@@ -25,6 +26,7 @@ const VIEWS = {
   compare: () => import("./compare.js"),
   map: () => import("./map.js"),
   jobs: () => import("./jobs.js"),
+  history: () => import("./history.js"),
   login: () => import("./login.js"),
 };
 const PLACES = [
@@ -63,6 +65,17 @@ function header(route) {
       "div",
       { class: "tools" },
       work.chip,
+      h(
+        "a",
+        {
+          class: "button plain",
+          href: link("history"),
+          title: "History",
+          "aria-current": route.view === "history" ? "page" : null,
+        },
+        icon("history"),
+        h("span", { class: "unseen" }, "History"),
+      ),
       theme.themeSwitch(),
       button("why", "Keyboard shortcuts", showKeys, { quiet: true, class: "plain" }),
     ),
@@ -152,5 +165,6 @@ addEventListener("keydown", (event) => {
   else location.hash = link("pictures"); // the visit started with this picture
 });
 listenKeys();
+undo.listen();
 upload.listen();
 listen(render);

@@ -1,5 +1,6 @@
 // The switch between the light and the dark theme; theme.js applies the choice before the first paint.
 import { h, icon } from "./dom.js";
+import { remember } from "./remembered.js";
 
 export const dark = () => document.documentElement.dataset.theme === "dark";
 
@@ -13,11 +14,7 @@ export function themeSwitch() {
   knob.addEventListener("click", () => {
     const choice = dark() ? "light" : "dark";
     document.documentElement.dataset.theme = choice;
-    try {
-      localStorage.setItem("lookalike.theme", choice);
-    } catch {
-      // no storage: the choice lasts until the page is closed
-    }
+    remember("theme", choice);
     dispatchEvent(new Event("colours"));
     draw();
   });
