@@ -40,9 +40,7 @@ const ALL = [
   [
     "Full screen, Compare",
     [
-      ["+ -", "zoom in, zoom out"],
-      ["0", "fit"],
-      ["1", "100 %"],
+      ["+ - 0 1", "zoom in, zoom out, fit, 100 %"],
       ["← ↑ ↓ →", "move an enlarged picture; otherwise previous, next"],
       ["i", "details"],
       ["d", "difference of two pictures"],
