@@ -8,6 +8,7 @@ Operations:
     words           search by words: kinds of pictures, the user's own words, example pictures
     likelihood      the probability that a result is right
     sessions        feedback: rounds, marks, the emulated user
+    saved_searches  searches to run again, and what is new in them
     classes         classes, their predictions, labels from files
     class_model     the classes in memory
     history         undo of removals

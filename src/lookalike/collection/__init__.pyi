@@ -52,6 +52,11 @@ from .reexports import read as read
 from .reexports import repair_jobs as repair_jobs
 from .reexports import verify_jobs as verify_jobs
 from .resolve import Crop as Crop
+from .saved_searches import SavedExample as SavedExample
+from .saved_searches import SavedQuery as SavedQuery
+from .saved_searches import SavedRun as SavedRun
+from .saved_searches import SavedSearch as SavedSearch
+from .saved_searches import SavedSearches as SavedSearches
 from .searching import Cutoff as Cutoff
 from .searching import Push as Push
 from .searching import Result as Result

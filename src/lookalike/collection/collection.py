@@ -39,6 +39,7 @@ from lookalike.collection.other_files import forget_other_files, stored_totals
 from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
+from lookalike.collection.saved_searches import SavedSearches
 from lookalike.collection.searching import Push, Results, cut_off, explain, find_pooled, locate_matches, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
@@ -61,8 +62,8 @@ from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
 class Collection:
     """Pictures, their vectors and their labels, in one directory.
 
-    Opening a collection does not write. A method that writes holds the writer lock while it runs. `classes` and
-    `spaces` have their own methods.
+    Opening a collection does not write. A method that writes holds the writer lock while it runs. `classes`,
+    `saved_searches` and `spaces` have their own methods.
 
     Parameters
     ----------
@@ -95,6 +96,7 @@ class Collection:
         self._spaces = Spaces(self._store, cluster)
         self._pages = Pages(self._store)
         self.classes = Classes(self._spaces)
+        self.saved_searches = SavedSearches(self._spaces, self.search)
         folders = None if within is None else [str(folder) for folder in within]
         self._adding = Adding(self._spaces, self.classes, folders)
 
