@@ -157,7 +157,7 @@ class SavedSearches:
             )
             if not query.positive and not query.words:
                 raise InputError("A search needs at least one positive word or picture. Got none.")
-            return query, self._searched_until(chosen)
+            return query, self._store.items.last_added()
 
         query, newest = self._store.read_consistently(read)
         return self.get(self._rows.add(name, _to_json(query), newest=newest, author=author or login()))
@@ -166,7 +166,7 @@ class SavedSearches:
         """Run a saved search, with further parameters of `Collection.search`, such as `progress`."""
         search = self.get(id)
         query, space = search.query, self._spaces.find(search.query.space)
-        newest = self._searched_until(space)  # before the search, so that nothing is missed
+        newest = self._store.items.last_added()  # before the search, so that nothing is missed
         notes: list[str] = []
         positive, negative = (self._restore(space, given, notes) for given in (query.positive, query.negative))
         if not positive and not query.words:
@@ -196,9 +196,8 @@ class SavedSearches:
 
     def look(self, id: str, until: float | None = None) -> None:
         """Record that the user has seen the results of a run whose `newest` is `until`, by default all there are."""
-        search = self.get(id)
-        newest = self._searched_until(self._spaces.find(search.query.space))
-        self._rows.look(search.id, newest if until is None else min(until, newest))
+        newest = self._store.items.last_added()
+        self._rows.look(self._rows.get(id).id, newest if until is None else min(until, newest))
 
     def rename(self, id: str, name: str) -> SavedSearch:
         """Rename a saved search; its id stays."""
@@ -209,18 +208,6 @@ class SavedSearches:
     def remove(self, id: str) -> None:
         """Remove a saved search."""
         self._rows.remove(self._rows.get(id).id)
-
-    def _searched_until(self, space: Space) -> float:
-        """When the last picture that searches of this space can find was added.
-
-        While pictures are added, the vectors of a fitted space are computed last.
-        """
-        items = self._store.items
-        if len(space) >= len(items):
-            return items.last_added()
-        order = items.ordered("added")
-        found = order[~np.isin(order, space.missing_rows(), assume_unique=True)][:1]
-        return max((item.added_at for item in items.get(found.tolist()).values()), default=0.0)
 
     def _restore(self, space: Space, examples: Sequence[SavedExample], notes: list[str]) -> list[Example]:
         """The examples for `Collection.search`; the notes list those that cannot be used any more."""
@@ -259,7 +246,7 @@ def _to_json(query: SavedQuery) -> dict[str, Any]:
     return asdict(query) | {
         "positive": [_example_to_json(example) for example in query.positive],
         "negative": [_example_to_json(example) for example in query.negative],
-        "filter": None if query.filter is None else _set_fields(query.filter),
+        "filter": {} if query.filter is None else _set_fields(query.filter),
     }
 
 
@@ -287,14 +274,15 @@ def _read(stored: StoredSearch) -> SavedSearch:
 
 
 def _from_json(values: dict[str, Any]) -> SavedQuery:
-    filter = values["filter"]
-    conditions = {name: tuple(value) if isinstance(value, list) else value for name, value in (filter or {}).items()}
+    conditions: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in (values["filter"] or {}).items()
+    }
     return SavedQuery(
         **values
         | {
             "positive": [_example_from_json(example) for example in values["positive"]],
             "negative": [_example_from_json(example) for example in values["negative"]],
-            "filter": None if filter is None else Filter(**conditions),
+            "filter": Filter(**conditions) if conditions else None,
         }
     )
 

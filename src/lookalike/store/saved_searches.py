@@ -37,7 +37,8 @@ class StoredSearches:
 
     def add(self, name: str, query: Mapping[str, Any], *, newest: float, author: str) -> str:
         """Add a search; return its id, eight hexadecimal digits. Raises InputError if the name is taken."""
-        values = [_name(name), check_text(author), text(json.dumps(query)), time.time(), time.time(), newest]
+        called, now = _name(name), time.time()
+        values = [called, check_text(author), text(json.dumps(query)), now, now, newest]
         insert = (
             "INSERT INTO saved_searches (id, name, author, query, created_at, seen_at, newest)"
             f" VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?, ?, ?)"
@@ -45,9 +46,10 @@ class StoredSearches:
         with self._db.transaction() as db:
             if db.execute("SELECT count(*) FROM saved_searches").fetchone()[0] >= MAX_SAVED:
                 raise InputError(
-                    f"A collection can have at most {MAX_SAVED:,} saved searches. Delete some: lookalike saved delete ID"
+                    f"A collection can have at most {MAX_SAVED:,} saved searches. Delete some: lookalike saved delete"
+                    " NAME"
                 )
-            _check_free(db, values[0])
+            _check_free(db, called)
             search = secrets.token_hex(4)
             while db.execute("SELECT 1 FROM saved_searches WHERE id = ?", [search]).fetchone():
                 search = secrets.token_hex(4)
@@ -90,7 +92,7 @@ class StoredSearches:
         columns = "id, name, author, query, created_at, seen_at, newest"
         with self._db.reading() as db:
             rows = db.execute(f"SELECT {columns} FROM saved_searches WHERE {condition}", values).fetchall()
-        return [StoredSearch(id, name, author, _query(id, query), *times) for id, name, author, query, *times in rows]
+        return [StoredSearch(*row[:3], _query(row[0], row[3]), *row[4:]) for row in rows]
 
 
 def _name(name: str) -> bytes:
@@ -101,7 +103,9 @@ def _check_free(db: sqlite3.Connection, name: bytes, other_than: str = "") -> No
     """Raise InputError if another search has this name."""
     found = db.execute(f"SELECT name FROM saved_searches WHERE name = {TEXT} AND id <> ?", [name, other_than])
     if row := found.fetchone():
-        raise InputError(f"A search named {row[0]!r} is already saved. Choose another name, or delete the saved search.")
+        raise InputError(
+            f"A search named {row[0]!r} is already saved. Choose another name, or delete the saved search."
+        )
 
 
 def _query(search: str, query: str) -> dict[str, Any]:
