@@ -20,6 +20,7 @@ Operations:
     overview        pages of items, counts, sizes, speeds
     picture_map     the map: positions and classes of pictures
     export          JSON, CSV, COCO, arrays
+    split           training, validation and test pictures
     maintenance     verify, repair, compact
     planning        recommend an index for a given memory, predict its cost
 
@@ -29,6 +30,7 @@ Building blocks:
     space           `Space`: chooses the vectors that are searched, fitted on and learned from
     chain, specs    a feature and its fitted steps; the same as text
     indexes         open, cache and build indexes
+    picture_files   copies of pictures in a folder, or links to them
     resolve         from ids, paths, crops and filters to items, pixels and vectors
     reexports       names of lower layers for the command line and the service
 """

@@ -70,5 +70,7 @@ from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space
 from .specs import check_client_fit as check_client_fit
+from .split import PARTS as PARTS
+from .split import Split as Split
 from .words import MAX_WORDS as MAX_WORDS
 from .words import Meaning as Meaning

@@ -5,7 +5,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
@@ -92,7 +92,7 @@ class StoredSearches:
         columns = "id, name, author, query, created_at, seen_at, newest"
         with self._db.reading() as db:
             rows = db.execute(f"SELECT {columns} FROM saved_searches WHERE {condition}", values).fetchall()
-        return [StoredSearch(*row[:3], _query(row[0], row[3]), *row[4:]) for row in rows]
+        return [replace(StoredSearch(*row), query=_query(row[0], row[3])) for row in rows]
 
 
 def _name(name: str) -> bytes:
