@@ -917,6 +917,7 @@ class CollectionOut(TypedDict):
     spaces: list[SpaceOut]
     classes: int
     labelled: int
+    saved: Annotated[int, Field(description="Number of saved searches.")]
     me: PersonOut
     roots: list[str]
     sources: list[str]

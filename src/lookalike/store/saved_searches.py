@@ -35,6 +35,10 @@ class StoredSearches:
     def __init__(self, database: Database):
         self._db = database
 
+    def __len__(self) -> int:
+        with self._db.reading() as db:
+            return int(db.execute("SELECT count(*) FROM saved_searches").fetchone()[0])
+
     def add(self, name: str, query: Mapping[str, Any], *, newest: float, author: str) -> str:
         """Add a search; return its id, eight hexadecimal digits. Raises InputError if the name is taken."""
         called, now = _name(name), time.time()
@@ -44,7 +48,7 @@ class StoredSearches:
             f" VALUES (?, {TEXT}, {TEXT}, {TEXT}, ?, ?, ?)"
         )
         with self._db.transaction() as db:
-            if db.execute("SELECT count(*) FROM saved_searches").fetchone()[0] >= MAX_SAVED:
+            if len(self) >= MAX_SAVED:
                 raise InputError(
                     f"A collection can have at most {MAX_SAVED:,} saved searches. Delete some: lookalike saved delete"
                     " NAME"

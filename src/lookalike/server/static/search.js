@@ -9,6 +9,7 @@ import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { tally } from "./pictures.js";
 import { amend, go, link } from "./router.js";
+import { exportButton, saveButton } from "./save_search.js";
 import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
 import { empty, lead, plate } from "./view_parts.js";
@@ -70,7 +71,9 @@ export async function show({ query }, signal) {
     ? many(results.length, "best match", "best matches")
     : many(results.length, "most similar picture");
   return view(
-    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`]),
+    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`], {
+      tools: results.length > 0 && h("div", { class: "actions" }, saveButton(request), exportButton(results)),
+    }),
     meanings(understood, query),
     h(
       "div",
