@@ -15,15 +15,15 @@ const CUTOFFS = [
 /** A button that saves a search, given as the body of its request; null if the user may not. */
 export function saveButton(request) {
   if (!may("judge")) return null;
-  const options = CUTOFFS.map(([value, text]) => h("option", { value }, text));
-  const cutoff = h("select", {}, options);
+  const cutoff = h("select", {}, CUTOFFS.map(([value, text]) => h("option", { value }, text)));
   const save = async (name) => {
     const saved = await post("/saved", { ...request, name, likely: cutoff.value ? Number(cutoff.value) : undefined });
     forget(); // the number of saved searches
     go(link("saved", saved.id, NO_EXAMPLES));
   };
-  const choice = () => h("label", {}, h("span", {}, "Results"), cutoff);
-  return button("save", "Save this search", () => askName("Save this search", "Save", request.words.join(", "), save, choice()));
+  const choice = h("label", {}, h("span", {}, "Results"), cutoff);
+  const ask = () => askName("Save this search", "Save", request.words.join(", "), save, choice);
+  return button("save", "Save this search", ask);
 }
 
 /** A button that downloads the pictures of results, or a list of them. */

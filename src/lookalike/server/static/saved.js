@@ -1,7 +1,7 @@
 // Saved searches: their cards, and the view that runs one and shows what is new.
-import { get, post, remove, thumbnail } from "./api.js";
-import { collection, forget } from "./collection.js";
-import { anchor, button, h, icon } from "./dom.js";
+import { get, post, remove } from "./api.js";
+import { forget } from "./collection.js";
+import { anchor, button, h } from "./dom.js";
 import { format } from "./examples.js";
 import { count, many, moment } from "./format.js";
 import { Grid } from "./grid.js";
@@ -27,33 +27,16 @@ export function savedSearches(searches, signal) {
     }
   };
   fill();
-  const list = h("ul", { class: "cards", role: "list" }, cards.map(card));
-  return h("section", {}, h("h2", {}, "Saved searches"), list);
+  return h("section", {}, h("h2", {}, "Saved searches"), h("ul", { class: "cards searches", role: "list" }, cards.map(card)));
 }
 
-function card([{ id, name, summary, author, seen, examples }, place]) {
-  const pictures = examples.filter((example) => example.id).slice(0, 4);
-  return h(
-    "li",
-    {},
-    h(
-      "a",
-      { class: "card", href: link("saved", id, NO_EXAMPLES) },
-      h(
-        "span",
-        { class: "card-thumbnails" },
-        pictures.length ? pictures.map((one) => h("img", { src: thumbnail(one.id, 128), alt: "" })) : icon("search"),
-      ),
-      h("b", {}, name),
-      place,
-      h("span", { class: "quiet" }, summary),
-      h("span", { class: "quiet" }, `${author}, seen ${moment(seen)}`),
-    ),
-  );
+function card([{ id, name, summary, author, seen }, place]) {
+  const lines = [summary, `${author}, seen ${moment(seen)}`].map((text) => h("span", { class: "quiet" }, text));
+  const href = link("saved", id, NO_EXAMPLES);
+  return h("li", {}, h("a", { class: "card", href }, h("span", {}, h("b", {}, name), " ", place), lines));
 }
 
 export async function show({ arg: id, query }, signal) {
-  await collection(signal);
   let found;
   try {
     found = await get(`/saved/${id}/results`, {}, signal);
@@ -75,22 +58,21 @@ export async function show({ arg: id, query }, signal) {
   });
   await grid.open();
   neighbours.rememberGrid(grid);
-  const see = () => attempt(async () => (await post(`/saved/${id}/seen`, { until: newest }), note("Marked as seen."), again()));
+  const see = () => attempt(async () => (await post(`/saved/${id}/seen`, { until: newest }), again()));
   const filter = h("input", { type: "checkbox", onchange: () => go(amend({ new: onlyNew ? null : "1" })) });
   filter.checked = onlyNew;
-  const since = `since ${moment(search.seen)}`;
+  const number = many(found.results.length, "result");
+  const summary = `${search.summary} · ${number}, ${fresh.size || "none"} new since ${moment(search.seen)}`;
   return h(
     "div",
     { class: "view" },
-    header(search, `${search.summary} · ${many(found.results.length, "result")}, ${fresh.size ? many(fresh.size, "new one") : "nothing new"} ${since}`, [
-      results.length > 0 && exportButton(results),
-    ]),
+    header(search, summary, [results.length > 0 && exportButton(results)]),
     notes.map((text) => h("p", { class: "quiet" }, text)),
     fresh.size > 0 &&
       h(
         "div",
         { class: "line" },
-        h("label", { class: "tick" }, filter, h("span", {}, `Only the ${many(fresh.size, "new picture")}`)),
+        h("label", { class: "tick" }, filter, h("span", {}, `Only the ${count(fresh.size)} new`)),
         search.mine && button("yes", "Mark as seen", see),
       ),
     results.length ? grid.element : empty("No pictures match any more."),
@@ -107,21 +89,18 @@ function tile(item, isNew) {
 /** The name and what it searches for, with buttons to open it as a search, rename it and delete it. */
 function header(search, text, tools = []) {
   const { id, name } = search;
-  const change = async (to) => {
-    await post(`/saved/${id}/rename`, { name: to });
-    again();
+  const change = async (to) => (await post(`/saved/${id}/rename`, { name: to }), again());
+  const erase = async () => {
+    await remove(`/saved/${id}`);
+    forget();
+    note("Saved search deleted.");
+    go(link("sessions"));
+    return true;
   };
-  const forgetIt = () =>
-    confirm(`Delete the saved search ${name}?`, "The pictures stay in the collection.", "Delete", async () => {
-      await remove(`/saved/${id}`);
-      forget();
-      note("Saved search deleted.");
-      go(link("sessions"));
-      return true;
-    });
+  const ask = () => confirm(`Delete the saved search ${name}?`, "The pictures stay in the collection.", "Delete", erase);
   const own = search.mine && [
     button(null, "Rename", () => askName("Rename the saved search", "Rename", name, change)),
-    button("no", "Delete", forgetIt),
+    button("no", "Delete", ask),
   ];
   const open = search.complete && anchor("search", "Open as a search", searchAddress(search));
   return lead(name, text, { up: "sessions", tools: h("div", { class: "actions" }, tools, open, own) });
