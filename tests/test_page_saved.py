@@ -10,11 +10,11 @@ from browser import PHONE, end, go, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.usefixtures("read_here")]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("saved") / "pictures"
     draw_folder(folder, per_kind=5)
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
