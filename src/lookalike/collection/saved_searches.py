@@ -195,7 +195,7 @@ class SavedSearches:
         return len(self.run(id).new) if self._store.items.last_added() > self.get(id).newest else 0
 
     def look(self, id: str, until: float | None = None) -> None:
-        """Record that the user has seen the results of a run whose `newest` is `until`, by default all there are."""
+        """Record that the user has seen the results of a run whose `newest` is `until`; by default, all results."""
         newest = self._store.items.last_added()
         self._rows.look(self._rows.get(id).id, newest if until is None else min(until, newest))
 
