@@ -209,7 +209,7 @@ Words: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_l
 SomeWords: TypeAlias = Annotated[list[Words], Field(max_length=10)]
 
 
-class QueryIn(RequestModel):
+class SearchQueryIn(RequestModel):
     """Positive and negative examples and words, the space, and the number of results."""
 
     examples: Examples = []
@@ -228,7 +228,7 @@ class QueryIn(RequestModel):
     )
 
 
-class SearchIn(QueryIn):
+class SearchIn(SearchQueryIn):
     """A search."""
 
     where: bool = Field(False, description="Return the matching part of each result (slower).")
@@ -280,7 +280,7 @@ class SearchOut(TypedDict):
     results: list[ResultOut]
 
 
-class SavedIn(QueryIn):
+class SavedIn(SearchQueryIn):
     """A search to save, and its name."""
 
     name: Name
