@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,23 @@ def test_saved_searches_are_renamed_and_deleted(call, pictures):
     assert "already saved" in call("saved", "rename", "one", "two")[2]
     assert call("saved", "rename", "one", "three")[1] == "Renamed to three.\n"
     assert call("saved", "delete", "three", "two")[1] == "Deleted 2 saved searches.\n"
+    call("search", pictures / "fish" / "fish-001.jpg", "--save", "four")
+    assert call("saved", "delete", "four", "three")[0] == 2
+    assert len(json.loads(call("saved", "--json")[1])) == 1
+    call("saved", "delete", "four")
     code, _, err = call("saved", "delete", "three")
     assert (code, err) == (2, "lookalike: No saved search named 'three'. Known: none.\n")
+
+
+def test_a_search_that_cannot_run_is_listed(call, own, pictures, tmp_path):
+    fish = pictures / "fish" / "fish-000.jpg"
+    call("search", pictures / "fish" / "fish-001.jpg", "--save", "first")
+    call("search", fish, "--save", "second")
+    call("remove", fish)
+    add_fish(own, pictures, tmp_path, 1)
+    code, out, err = call("saved", "--json")
+    assert (code, [one["new"] for one in json.loads(out)]) == (0, [1, None])
+    assert "The saved search 'second' has no positive example left" in err
 
 
 def test_results_are_exported(call, pictures, tmp_path):
@@ -104,6 +120,11 @@ def test_results_are_exported(call, pictures, tmp_path):
         f"{rank} {Path(one['path']).name}" for rank, one in enumerate(expected, 1)
     ]
     assert [copy.read_bytes() for copy in copies] == [Path(one["path"]).read_bytes() for one in expected]
+    call("search", fish, "-k", 4, "--export", tmp_path / "found.zip")
+    with zipfile.ZipFile(tmp_path / "found.zip") as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            copy.name: copy.read_bytes() for copy in copies
+        }
     code, _, err = call("search", fish, "--export", folder, "--save", "again")
     assert (code, err) == (
         2,

@@ -60,7 +60,7 @@ Export = Annotated[
     typer.Option(
         "--export",
         metavar="FILE|FOLDER",
-        help="Also write the results to a .csv, .json or .txt file, or copy the pictures to a new folder.",
+        help="Also write the results to a .csv, .json or .txt file, or copy the pictures to a .zip or a new folder.",
     ),
 ]
 Workers = Annotated[

@@ -9,6 +9,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Export, Json, Where, opened, print_meanings
 from lookalike.cli.output import bars, print_either, print_json, print_note, print_table
 from lookalike.cli.search import export_results, print_results
+from lookalike.errors import InputError
 from lookalike.text import many
 
 if TYPE_CHECKING:
@@ -35,15 +36,19 @@ def saved(ctx: typer.Context, where: Where, json: Json = False) -> int:
         return 0
     with opened(where) as collection, bars() as progress:
         found = collection.saved_searches.all()
-        counts: list[int] = []
+        counts: list[int | None] = []
         for search in found:
             progress("searching", len(counts), len(found))
-            counts.append(collection.saved_searches.count_new(search.id))
+            try:
+                counts.append(collection.saved_searches.count_new(search.id))
+            except InputError as error:  # for example, because its examples were removed
+                counts.append(None)
+                print_note(str(error))
     if json:
         print_json([_json(search) | {"new": new} for search, new in zip(found, counts, strict=True)])
     elif found:
         rows = [
-            [search.id, search.name, f"{new:,}", _date(search.seen_at), search.author, search.query.summary]
+            [search.id, search.name, _number(new), _date(search.seen_at), search.author, search.query.summary]
             for search, new in zip(found, counts, strict=True)
         ]
         print_table(["id", "name", "new", "last seen", "author", "search"], rows)
@@ -74,7 +79,8 @@ def run(
         results = found.results
         fresh = set(found.new)
         if new:
-            results = names.Results((one for one in results if one.id in fresh), results.understood)
+            chosen = (one for one in results if one.id in fresh)
+            results = names.Results(chosen, results.understood, estimated_from=results.estimated_from)
         missing = export_results(collection, results, export, progress)
         if seen:
             collection.saved_searches.look(found.search.id, found.newest)
@@ -116,7 +122,7 @@ def delete(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Delete saved searches. Pictures stay in the collection.
+    """Delete saved searches. Pictures stay in the collection. If one of the searches does not exist, none is deleted.
 
     \b
     Examples:
@@ -124,8 +130,7 @@ def delete(
     """
     requested = list(dict.fromkeys(searches))
     with opened(where) as collection:
-        for name in requested:
-            collection.saved_searches.remove(name)
+        collection.saved_searches.remove(*requested)
     print_either(json, f"Deleted {many(len(requested), 'saved search', 'saved searches')}.", deleted=requested)
     return 0
 
@@ -139,6 +144,10 @@ def _json(search: "SavedSearch") -> dict[str, Any]:
         "created_at": search.created_at,
         "seen_at": search.seen_at,
     }
+
+
+def _number(new: int | None) -> str:
+    return "" if new is None else f"{new:,}"
 
 
 def _date(seconds: float) -> str:

@@ -810,8 +810,8 @@ class Collection:
     ) -> dict[str, str]:
         """Write the results of a search, with ranks and scores, to a .json, .csv or .txt file.
 
-        Any other target is a folder, which must be new or empty: the pictures are copied to it, and their names start
-        with the rank. Returns the reason for each picture that could not be copied.
+        A .zip file contains the pictures. Any other target is a folder, which must be new or empty: the pictures are
+        copied to it. Their names start with the rank. Returns the reason for each picture that could not be copied.
         """
         return export.write_results(self._store, results, target, progress or silent)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from lookalike.atomic_files import write_errors
 from lookalike.collection.duplicates import Group
-from lookalike.collection.picture_files import check_new_folder, write_pictures
+from lookalike.collection.picture_files import check_new_folder, write_pictures, zip_pictures
 from lookalike.collection.resolve import ITEMS_BATCH, items_in, items_of, select
 from lookalike.collection.searching import Result
 from lookalike.errors import InputError, UnknownNameError
@@ -149,7 +149,7 @@ def part_lines(store: Store, parts: Mapping[str, Sequence[int]], labels: Mapping
 
 
 def write_results(store: Store, results: Sequence[Result], target: str | Path, progress: Progress) -> dict[str, str]:
-    """Write results to a .json, .csv or .txt file, or their pictures to a new folder; return missing pictures."""
+    """Write results to a .json, .csv or .txt file, or their pictures to a .zip or a new folder; return missing ones."""
     path = Path(absolute(target))
     formats: dict[str, Literal["json", "csv", "paths"]] = {".json": "json", ".csv": "csv", ".txt": "paths"}
     chosen = formats.get(path.suffix.lower())
@@ -157,14 +157,18 @@ def write_results(store: Store, results: Sequence[Result], target: str | Path, p
         with write_errors(path), path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             stream.writelines(result_lines(store, results, chosen))
         return {}
-    check_new_folder(path)
+    is_zip = path.suffix.lower() == ".zip"
+    if not is_zip:
+        check_new_folder(path)
     digits = len(str(len(results)))
     names = safe_names(
         f"{rank:0{digits}} {PurePath(result.path or format_id(result.id)).name}"
         for rank, result in enumerate(results, 1)
     )
-    files = [(result.id, path / name) for result, name in zip(results, names, strict=True)]
-    return write_pictures(store, files, progress=progress)
+    files = [(result.id, name) for result, name in zip(results, names, strict=True)]
+    if is_zip:
+        return zip_pictures(store, files, path, progress=progress)
+    return write_pictures(store, [(item, path / name) for item, name in files], progress=progress)
 
 
 def write_vectors(

@@ -1,15 +1,19 @@
-"""Write pictures of a collection to a folder, as copies or as links."""
+"""Write pictures of a collection to a folder, as copies or as links, or to a zip."""
 
 import os
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from lookalike.atomic_files import write_errors
+from lookalike.atomic_files import atomic_write, write_errors
 from lookalike.collection.resolve import ITEMS_BATCH, read_item
 from lookalike.errors import ImageError, InputError
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 from lookalike.types import Progress
+
+T = TypeVar("T", str, Path)
 
 
 def check_new_folder(folder: Path) -> None:
@@ -28,6 +32,21 @@ def write_pictures(
 
     With `link`, a symbolic link leads to the original. A picture in an archive is copied, because it has no own file.
     """
+    return _write_each(store, files, lambda item, target: _write(store, item, target, link), progress)
+
+
+def zip_pictures(store: Store, files: Sequence[tuple[int, str]], target: Path, *, progress: Progress) -> dict[str, str]:
+    """Write each picture (item, name) to a zip; return the reason for each name that could not be written.
+
+    Pictures are not compressed, because their formats are.
+    """
+    with atomic_write(target) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+        return _write_each(store, files, lambda item, name: archive.writestr(name, read_item(store, item)), progress)
+
+
+def _write_each(
+    store: Store, files: Sequence[tuple[int, T]], write: Callable[[Item, T], None], progress: Progress
+) -> dict[str, str]:
     missing: dict[str, str] = {}
     for start in range(0, len(files), ITEMS_BATCH):
         batch = files[start : start + ITEMS_BATCH]
@@ -38,7 +57,7 @@ def write_pictures(
             try:
                 if item is None:
                     raise ImageError("it is no longer in the collection")
-                _write(store, item, target, link)
+                write(item, target)
             except ImageError as error:
                 missing[str(target)] = str(error)
     progress("writing pictures", len(files), len(files))

@@ -205,9 +205,10 @@ class SavedSearches:
         self._rows.rename(search.id, name)
         return self.get(search.id)
 
-    def remove(self, id: str) -> None:
-        """Remove a saved search."""
-        self._rows.remove(self._rows.get(id).id)
+    def remove(self, *ids: str) -> None:
+        """Remove saved searches; if one of them does not exist, none is removed."""
+        for search in [self._rows.get(name).id for name in ids]:
+            self._rows.remove(search)
 
     def _restore(self, space: Space, examples: Sequence[SavedExample], notes: list[str]) -> list[Example]:
         """The examples for `Collection.search`; the notes list those that cannot be used any more."""

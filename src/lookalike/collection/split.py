@@ -156,10 +156,10 @@ def _keys(store: Store, groups: Sequence[Sequence[int]]) -> dict[int, int]:
     added = {item.id: (item.added_at, item.id) for item in items_in(store, members)}
     root.update({item: item for item in added})
     for group in groups:
-        first, *others = [item for item in group if item in added]
-        for other in others:
-            one, two = sorted((find(first), find(other)), key=added.__getitem__)
-            root[two] = one
+        present = [item for item in group if item in added]
+        for other in present[1:]:
+            first, second = sorted((find(present[0]), find(other)), key=added.__getitem__)
+            root[second] = first
     return {item: find(item) for item in root}
 
 
