@@ -71,6 +71,10 @@ def test_saved_searches_are_listed_renamed_and_deleted(service, ids):
     assert "already saved" in error(
         service.client.post("/api/v1/saved", json={"words": ["x"], "name": "a"}), 422, "input"
     )
+    far = {"since": -9e18, "until": 9e18, "min_side": 2**62}
+    odd = service.post("/saved", {"words": ["fish"], "filter": far, "name": "z"}, status=201)
+    assert service.get("/saved")[2] == odd
+    service.client.delete(f"/api/v1/saved/{odd['id']}")
     renamed = service.post(f"/saved/{one['id']}/rename", {"name": "c"})
     assert renamed == one | {"name": "c"} == service.get(f"/saved/{one['id']}")
     assert service.client.delete(f"/api/v1/saved/{one['id']}").json() == renamed

@@ -162,7 +162,7 @@ def write_results(store: Store, results: Sequence[Result], target: str | Path, p
         check_new_folder(path)
     digits = len(str(len(results)))
     names = safe_names(
-        f"{rank:0{digits}} {PurePath(result.path or format_id(result.id)).name}"
+        f"{rank:0{digits}} {PurePath((result.path or format_id(result.id)).rpartition('::')[2]).name}"
         for rank, result in enumerate(results, 1)
     )
     files = [(result.id, name) for result, name in zip(results, names, strict=True)]

@@ -7,7 +7,9 @@ to the collection after the user last looked at the search.
 
 import base64
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -55,16 +57,16 @@ class SavedQuery:
     def summary(self) -> str:
         """What it searches for, in a few words.
 
-        >>> query = SavedQuery([], ["dog"], [], ["cat"], None, Filter(label="park"), 50, None, 0.8, False)
-        >>> query.summary
-        '“dog”, not “cat”; label park; the 50 best; at least 80 % likely'
+        >>> filter = Filter(label="park", since=1e9, min_side=800)
+        >>> SavedQuery([], ["dog"], [], ["cat"], None, filter, 50, None, 0.8, False).summary
+        '“dog”, not “cat”; label park; since 2001-09-09; min side 800; the 50 best; at least 80 % likely'
         """
         wanted = [f"“{text}”" for text in self.words]
         wanted += [many(len(self.positive), "picture")] if self.positive else []
         wanted += [f"not “{text}”" for text in self.without_words]
         wanted += [f"not {many(len(self.negative), 'picture')}"] if self.negative else []
         conditions = {} if self.filter is None else _set_fields(self.filter)
-        parts = [", ".join(wanted), *(f"{name} {value}" for name, value in conditions.items() if name != "relative")]
+        parts = [", ".join(wanted), *(_describe(*pair) for pair in conditions.items() if pair[0] != "relative")]
         parts.append(f"the {self.k:,} best")
         parts += [] if self.within is None else [f"score up to {self.within:g}"]
         parts += [] if self.likely is None else [f"at least {100 * self.likely:g} % likely"]
@@ -260,6 +262,14 @@ def _example_to_json(example: SavedExample) -> dict[str, Any]:
 def _set_fields(filter: Filter) -> dict[str, Any]:
     """The conditions of a filter that are set."""
     return {name: value for name, value in asdict(filter).items() if value is not None and value is not False}
+
+
+def _describe(name: str, value: Any) -> str:
+    """A condition of a filter, in words; times in UTC, like the camera times of pictures."""
+    if name in ("since", "until"):
+        with suppress(ValueError, OverflowError, OSError):  # a year that no calendar has
+            value = f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d}"
+    return f"{name.replace('_', ' ')} {value}"
 
 
 def _read(stored: StoredSearch) -> SavedSearch:
