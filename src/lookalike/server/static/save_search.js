@@ -9,7 +9,6 @@ const CUTOFFS = [
   ["", "the 200 best"],
   ["0.5", "at least 50 % likely"],
   ["0.8", "at least 80 % likely"],
-  ["0.95", "at least 95 % likely"],
 ];
 
 /** A button that saves a search, given as the body of its request; null if the user may not. */

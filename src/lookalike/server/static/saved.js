@@ -22,7 +22,7 @@ export function savedSearches(searches, signal) {
   const fill = async () => {
     for (const [{ id }, place] of cards) {
       if (signal.aborted) return;
-      const { new: n } = await get(`/saved/${id}/new`, {}, signal).catch(() => ({ new: 0 })); // the search tells why
+      const { new: n } = await get(`/saved/${id}/new`, {}, signal).catch(() => ({ new: 0 }));
       if (n) place.replaceWith(h("span", { class: "fresh" }, `${count(n)} new`));
     }
   };
@@ -50,7 +50,7 @@ export async function show({ arg: id, query }, signal) {
   const onlyNew = query.get("new") === "1" && fresh.size > 0;
   const results = onlyNew ? found.results.filter(({ item }) => fresh.has(item.id)) : found.results;
   const grid = new Grid({
-    label: "Results, best match first",
+    label: "Results",
     signal,
     fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
     tile: ({ item }) => tile(item, fresh.has(item.id)),
@@ -86,7 +86,7 @@ function tile(item, isNew) {
   return made;
 }
 
-/** The name and what it searches for, with buttons to open it as a search, rename it and delete it. */
+/** The heading, with buttons to open, rename and delete the search. */
 function header(search, text, tools = []) {
   const { id, name } = search;
   const change = async (to) => (await post(`/saved/${id}/rename`, { name: to }), again());
@@ -106,8 +106,6 @@ function header(search, text, tools = []) {
   return lead(name, text, { up: "sessions", tools: h("div", { class: "actions" }, tools, open, own) });
 }
 
-/** The address of the search view with the same examples, words and filters. */
 function searchAddress({ examples, without, words, without_words, space, filter }) {
-  const query = { with: examples.map(format), words, without: without.map(format), without_words };
-  return link("search", "", { ...query, space, ...filter });
+  return link("search", "", { with: examples.map(format), words, without: without.map(format), without_words, space, ...filter });
 }
