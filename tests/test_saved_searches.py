@@ -184,7 +184,7 @@ def test_the_number_of_saved_searches_is_limited(tmp_path):
 
 
 def test_the_golden_judgements_of_format_7_can_be_read(tmp_path):
-    shutil.copytree(GOLDEN / "v12", tmp_path / "c")
+    shutil.copytree(GOLDEN / "v14", tmp_path / "c")
     name = "größe \udcff"
     with closing(Judgements(tmp_path / "c" / "judgements.sqlite")) as judgements:
         empty, saved = judgements.saved_searches.all()

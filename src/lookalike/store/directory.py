@@ -237,7 +237,8 @@ class Store:
 
     def verify(self) -> list[str]:
         """Return a sentence for each fault in the databases."""
-        faults = [fault for database in self.databases().values() for fault in database.verify()]
+        databases = self.databases().values()
+        faults = [fault for database in databases for fault in database.verify() or database.verify_words()]
         return [*faults, str(self._judgements)] if isinstance(self._judgements, StoreError) else faults
 
     def vacuum(self) -> None:
