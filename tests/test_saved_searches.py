@@ -41,6 +41,7 @@ def ids(results):
     [
         {"k": 5},
         {"k": 5, "filter": Filter(path="*fish*", min_side=10)},
+        {"k": 5, "filter": Filter(labelled=False, orientation="landscape", relative=True)},
         {"k": 8, "within": 0.3, "space": "color"},
         {"k": 4, "rerank": True},
     ],
@@ -59,6 +60,7 @@ def test_a_saved_search_repeats_a_search(own, pictures, options):
         assert np.allclose([score for _, score in ids(run.results)], [score for _, score in ids(expected)], atol=1e-5)
         assert {found.id for found in run.results} == {found.id for found in expected}
         assert (run.new, run.notes, run.search) == ([], [], saved)
+        assert saved.query.filter == options.get("filter")
 
 
 def test_an_example_from_outside_is_needed_only_once(own, tmp_path, pictures):

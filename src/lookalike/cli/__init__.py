@@ -2,10 +2,10 @@
 
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `clip`, `search` (search,
 explain), `saved`, `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items,
-stats, map, export), `split`, `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair, backup,
-restore, compact), `cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands share,
-`output` the functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints every
-error as one line.
+facets, stats, map, export), `split`, `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair,
+backup, restore, compact), `cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands
+share, `output` the functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints
+every error as one line.
 """
 
 import io
@@ -150,7 +150,7 @@ app.add_typer(duplicates.app)
 app.command("map")(overview.map_)
 app.add_typer(feedback.sessions_app)
 app.add_typer(saved.app)
-for _verb in (overview.items, overview.stats, search.explain, overview.export, split.split):
+for _verb in (overview.items, overview.facets, overview.stats, search.explain, overview.export, split.split):
     app.command()(_verb)
 for _verb in (history.undo, history.history):
     app.command()(_verb)

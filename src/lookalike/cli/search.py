@@ -33,7 +33,7 @@ from lookalike.cli.output import (
     show_path,
 )
 from lookalike.errors import InputError
-from lookalike.text import many
+from lookalike.text import human_probability, many
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
@@ -223,7 +223,11 @@ def print_results(results: "Results", json: bool, boxes: bool, rated: bool, new:
             print_note(f"Likely: the probability that a result is right, estimated from {results.estimated_from}.")
     else:
         for result in results:
-            parts = [f"{result.score:.4f}", f"{result.likely:.2f}" if rated else "", _box(result)]
+            parts = [
+                f"{result.score:.4f}",
+                human_probability(result.likely) if rated and result.likely is not None else "",
+                _box(result),
+            ]
             print_line("  ".join([*filter(None, parts), show_path(result.path)]))
 
 

@@ -8,7 +8,7 @@ to the collection after the user last looked at the search.
 import base64
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,6 +54,14 @@ class SavedQuery:
     rerank: bool
 
     @property
+    def conditions(self) -> dict[str, Any]:
+        """The conditions of the filter that are set, by name."""
+        values = {} if self.filter is None else {one.name: getattr(self.filter, one.name) for one in fields(Filter)}
+        return {
+            one.name: values[one.name] for one in fields(Filter) if values.get(one.name, one.default) != one.default
+        }
+
+    @property
     def summary(self) -> str:
         """What it searches for, in a few words.
 
@@ -65,8 +73,7 @@ class SavedQuery:
         wanted += [many(len(self.positive), "picture")] if self.positive else []
         wanted += [f"not “{text}”" for text in self.without_words]
         wanted += [f"not {many(len(self.negative), 'picture')}"] if self.negative else []
-        conditions = {} if self.filter is None else _set_fields(self.filter)
-        parts = [", ".join(wanted), *(_describe(*pair) for pair in conditions.items() if pair[0] != "relative")]
+        parts = [", ".join(wanted), *(_describe(*pair) for pair in self.conditions.items() if pair[0] != "relative")]
         parts.append(f"the {self.k:,} best")
         parts += [] if self.within is None else [f"score up to {self.within:g}"]
         parts += [] if self.likely is None else [f"at least {100 * self.likely:g} % likely"]
@@ -249,7 +256,7 @@ def _to_json(query: SavedQuery) -> dict[str, Any]:
     return asdict(query) | {
         "positive": [_example_to_json(example) for example in query.positive],
         "negative": [_example_to_json(example) for example in query.negative],
-        "filter": {} if query.filter is None else _set_fields(query.filter),
+        "filter": query.conditions,
     }
 
 
@@ -259,17 +266,13 @@ def _example_to_json(example: SavedExample) -> dict[str, Any]:
     return {"item": item, "box": example.box, "name": example.name, "vector": vector, "feature": example.feature}
 
 
-def _set_fields(filter: Filter) -> dict[str, Any]:
-    """The conditions of a filter that are set."""
-    return {name: value for name, value in asdict(filter).items() if value is not None and value is not False}
-
-
 def _describe(name: str, value: Any) -> str:
     """A condition of a filter, in words; times in UTC, like the camera times of pictures."""
     if name in ("since", "until"):
         with suppress(ValueError, OverflowError, OSError):  # a year that no calendar has
             value = f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d}"
-    return f"{name.replace('_', ' ')} {value}"
+    words = name.replace("_", " ")
+    return f"{'' if value else 'not '}{words}" if isinstance(value, bool) else f"{words} {value}"
 
 
 def _read(stored: StoredSearch) -> SavedSearch:

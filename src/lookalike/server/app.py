@@ -14,6 +14,7 @@ from lookalike.server.models import ErrorOut
 from lookalike.server.request_checks import RequestChecks
 from lookalike.server.routes import (
     actions,
+    browsing,
     classes,
     duplicates,
     items,
@@ -34,6 +35,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     service_routes.router,
     collection_routes.router,
     items.router,
+    browsing.router,
     actions.router,
     search.router,
     saved_searches.router,

@@ -409,6 +409,12 @@ def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = (), *, 
     return ids if as_they_come else np.sort(ids)
 
 
+def read_groups(db: sqlite3.Connection, query: str) -> Iterator[tuple[str, Ids]]:
+    """Yield each distinct value that a query selects as `value`, with the ids that it selects as `item`."""
+    for value, items in db.execute(f"SELECT value, group_concat(item) FROM ({query}) GROUP BY value"):
+        yield value, np.fromstring(items, np.int64, sep=",")
+
+
 def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:
     """Open a file for writing, or only for reading if the disk is full and `-shm` cannot grow."""
     new = path.exists() and path.stat().st_size == 0  # a non-empty file without tables may be damaged

@@ -4,8 +4,6 @@ A saved search belongs to its author. All users can run it; users with the role 
 """
 
 import time
-from dataclasses import asdict
-from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -165,14 +163,12 @@ def _may_change(search: SavedSearch, person: Person) -> bool:
 
 def _json(service: Service, search: SavedSearch, person: Person) -> SavedOut:
     query, visible = search.query, service.visible(person)
-    conditions: dict[str, Any] = {} if query.filter is None else asdict(query.filter)
-    conditions.pop("relative", None)
-    path = conditions.get("path")
-    hidden = path is not None and visible.text(path) != path
+    conditions = {name: value for name, value in query.conditions.items() if name != "relative"}
+    hidden = [name for name, value in conditions.items() if isinstance(value, str) and visible.text(value) != value]
     conditions = {
         name: valid_text(value) if isinstance(value, str) else value
         for name, value in conditions.items()
-        if value is not None and not (hidden and name == "path")
+        if name not in hidden
     }
     examples = [*query.positive, *query.negative]
     return SavedOut(

@@ -76,8 +76,11 @@ export class Selection {
 
   /** Select the pictures in these rows and columns. */
   rectangle([top, bottom], [left, right]) {
-    const columns = counting(left, right);
-    return this.#select(counting(top, bottom).flatMap((row) => columns.map((at) => row * this.grid.columns + at)));
+    const cells = (row) => {
+      const [from, end] = this.grid.rowCells(row);
+      return counting(from + left, Math.min(from + right, end - 1));
+    };
+    return this.#select(counting(top, bottom).flatMap(cells));
   }
 
   /** Select all pictures of the view. */
@@ -178,9 +181,12 @@ export class Selection {
       lasso.style.transform = `translate(${x[0]}px, ${y[0]}px)`;
       lasso.style.width = `${x[1] - x[0]}px`;
       lasso.style.height = `${y[1] - y[0]}px`;
-      const { columns, side, gap, pitch, total } = this.grid;
-      const cells = (ends, size, n) => ends.map((end) => Math.max(0, Math.min(n - 1, Math.floor(end / size))));
-      this.rectangle(cells(y, pitch, Math.ceil(total / columns)), cells(x, side + gap, columns));
+      const { columns, side, gap } = this.grid;
+      const column = (to) => Math.max(0, Math.min(columns - 1, Math.floor(to / (side + gap))));
+      this.rectangle(
+        y.map((to) => this.grid.rowAt(to)),
+        x.map(column),
+      );
     };
     const scroll = () => {
       if (!lasso.isConnected) return;
