@@ -77,10 +77,11 @@ def test_a_saved_search_shows_what_is_new_at_a_lasting_address(site, folder):
 
 
 def test_a_saved_search_is_renamed_and_deleted_on_a_phone(site):
-    page = site.visit("search?words=house", size=PHONE, touch=True, theme="dark")
+    page = site.visit("search?words=house&within=0.9", size=PHONE, touch=True, theme="dark")
     page.get_by_role("button", name="Save this search").tap()
     page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).tap()
     expect(page.locator("h1")).to_have_text("house")
+    expect(page.locator(".lead p.quiet").last).to_contain_text("score up to 0.9")
     shoot(page, "saved-phone")
     check(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -11,24 +11,28 @@ const CUTOFFS = [
   ["0.8", "at least 80 % likely"],
 ];
 
-/** A button that saves a search, given as the body of its request; null if the user may not. */
-export function saveButton(request) {
+/** A button that saves a search, given as the body of its request; null if the user may not. `cutoff()` is the highest score. */
+export function saveButton(request, cutoff) {
   if (!may("judge")) return null;
-  const cutoff = h("select", {}, CUTOFFS.map(([value, text]) => h("option", { value }, text)));
+  const limit = h("select", {}, CUTOFFS.map(([value, text]) => h("option", { value }, text)));
   const save = async (name) => {
-    const saved = await post("/saved", { ...request, name, likely: cutoff.value ? Number(cutoff.value) : undefined });
+    const likely = limit.value ? Number(limit.value) : undefined;
+    const saved = await post("/saved", { ...request, name, likely, within: cutoff() ?? undefined });
     forget(); // the number of saved searches
     go(link("saved", saved.id, NO_EXAMPLES));
   };
-  const choice = h("label", {}, h("span", {}, "Results"), cutoff);
-  const ask = () => askName("Save this search", "Save", request.words.join(", "), save, choice);
+  const choice = h("label", {}, h("span", {}, "Results"), limit);
+  const ask = () => {
+    limit.options[0].text = cutoff() === null ? CUTOFFS[0][1] : `score up to ${cutoff()}`;
+    askName("Save this search", "Save", request.words.join(", "), save, choice);
+  };
   return button("save", "Save this search", ask);
 }
 
-/** A button that downloads the pictures of results, or a list of them. */
+/** A button that downloads the pictures of `results()`, or a list of them. */
 export const exportButton = (results) =>
   button("out", "Export", () =>
-    attempt(async () => (await import("./selection_bar.js")).download(new Set(results.map(({ item }) => item.id)))),
+    attempt(async () => (await import("./selection_bar.js")).download(new Set(results().map(({ item }) => item.id)))),
   );
 
 /** A dialog that asks for the name of a saved search, and calls `act` with it. */

@@ -66,7 +66,7 @@ export async function show({ arg: id, query }, signal) {
   return h(
     "div",
     { class: "view" },
-    header(search, summary, [results.length > 0 && exportButton(results)]),
+    header(search, summary, [results.length > 0 && exportButton(() => results)]),
     notes.map((text) => h("p", { class: "quiet" }, text)),
     fresh.size > 0 &&
       h(
@@ -106,6 +106,7 @@ function header(search, text, tools = []) {
   return lead(name, text, { up: "sessions", tools: h("div", { class: "actions" }, tools, open, own) });
 }
 
-function searchAddress({ examples, without, words, without_words, space, filter }) {
-  return link("search", "", { with: examples.map(format), words, without: without.map(format), without_words, space, ...filter });
+function searchAddress({ examples, without, words, without_words, space, within, filter }) {
+  for (const name of ["since", "until"]) if (name in filter) filter[name] = new Date(filter[name] * 1000).toISOString().slice(0, 10);
+  return link("search", "", { with: examples.map(format), words, without: without.map(format), without_words, space, within, ...filter });
 }
