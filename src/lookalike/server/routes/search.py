@@ -5,7 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.collection import MAX_WORDS, format_id
+from lookalike.collection import MAX_WORDS, Results, format_id
+from lookalike.server.access import Person
 from lookalike.server.lanes import Stop
 from lookalike.server.models import (
     SearchIn,
@@ -19,7 +20,7 @@ from lookalike.server.models import (
 )
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.routes.items import PICTURE_HEADERS, PICTURE_RESPONSES
-from lookalike.server.service import needs_role, person_of, service_of, valid_text
+from lookalike.server.service import Service, needs_role, person_of, service_of, valid_text
 from lookalike.server.thumbnails import DEFAULT_SIDE, encode, fit
 
 router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs_role("view"))])
@@ -52,18 +53,22 @@ async def search(request: Request, asked: SearchIn) -> Response:
             where=asked.where,
             progress=stop.progress,
         )
-        seconds = time.perf_counter() - start
-        return SearchOut(
-            space=asked.space or service.default_space(),
-            seconds=round(seconds, 6),
-            understood=service.meanings_json(results.understood),
-            cutoff=service.cutoff_json(results.cutoff),
-            estimated_from=results.estimated_from,
-            results=service.results_json(results, person),
-        )
+        return search_json(service, results, asked.space, time.perf_counter() - start, person)
 
     lane = "describe" if asked.is_slow else "search"
     return json_response(await service.lanes.run(request, find, lane=lane))
+
+
+def search_json(service: Service, results: Results, space: str | None, seconds: float, person: Person) -> SearchOut:
+    """Return the results of a search as JSON."""
+    return SearchOut(
+        space=space or service.default_space(),
+        seconds=round(seconds, 6),
+        understood=service.meanings_json(results.understood),
+        cutoff=service.cutoff_json(results.cutoff),
+        estimated_from=results.estimated_from,
+        results=service.results_json(results, person),
+    )
 
 
 @router.get("/words", response_model=WordsOut)

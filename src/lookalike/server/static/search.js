@@ -9,7 +9,8 @@ import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { tally } from "./pictures.js";
-import { amend, go, link } from "./router.js";
+import { amend, go, link, read } from "./router.js";
+import { exportButton, saveButton } from "./save_search.js";
 import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
 import { sizer } from "./tile_size.js";
@@ -80,7 +81,9 @@ export async function show({ query }, signal) {
     ? many(results.length, "best match", "best matches")
     : many(results.length, "most similar picture");
   return view(
-    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`]),
+    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`], {
+      tools: results.length > 0 && h("div", { class: "actions" }, saveButton(request, () => cutoffIn(read().query)), exportButton(() => results.slice(0, kept))),
+    }),
     meanings(understood, query),
     h(
       "div",
