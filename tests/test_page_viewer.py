@@ -171,8 +171,21 @@ def test_the_viewer_zooms_shows_details_and_returns_the_focus(site, address):
     expect(viewer.get_by_role("button", name="Next picture")).to_be_hidden()
 
 
-def test_a_tap_opens_the_viewer_on_a_phone_and_two_fingers_zoom(site, address):
-    page = site.visit(f"item/{item(address, 'house-000.jpg')}", size=PHONE, touch=True, theme="dark")
+def test_selected_pictures_are_compared(site):
+    page = site.visit("?path=house")
+    for index in range(3):
+        page.locator(f".grid [data-index='{index}'] a").focus()
+        page.keyboard.press("x")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator(".pane img")).to_have_count(3)
+    expect(page.get_by_role("button", name="Difference")).to_have_count(0)
+    page.go_back()
+    expect(page.locator(".selected")).to_have_text("3 selected")
+
+
+def test_on_a_phone_a_tap_opens_the_viewer_two_fingers_zoom_and_a_swipe_shows_the_next_picture(site):
+    page = site.visit("?path=house", size=PHONE, touch=True, theme="dark")
+    page.locator(".grid [data-index='0'] a").tap()
     page.locator(".sheet").tap()
     viewer = page.get_by_role("dialog")
     expect(viewer.get_by_role("heading")).to_have_text("house-000.jpg")
@@ -189,5 +202,11 @@ def test_a_tap_opens_the_viewer_on_a_phone_and_two_fingers_zoom(site, address):
     assert viewer.locator(".pane img").bounding_box()["width"] == pytest.approx(2 * before, rel=0.05)
     shoot(page, "viewer-phone-dark")
     assert page.evaluate("document.querySelector('.viewer header').scrollWidth") <= PHONE[0]
-    viewer.get_by_role("button", name="Close").tap()
+    viewer.get_by_role("button", name="Fit").tap()
+    touch("touchStart", 250)
+    touch("touchMove", 120)
+    touch("touchEnd")
+    expect(viewer).to_contain_text("house-001.jpg2 of 3")
+    page.keyboard.press("Escape")  # the browser can ignore a tap after a fast swipe
     expect(viewer).to_have_count(0)
+    expect(page.locator(".large h1")).to_have_text("house-000.jpg")

@@ -269,6 +269,10 @@ class Collection:
         """One action of the history; raises NoItemError if it does not exist."""
         return self._store.judgements.actions.get(id)
 
+    def action_items(self, action: int, k: int) -> list[int]:
+        """At most `k` of the pictures whose labels, rejections or duplicates an action changed, as examples of it."""
+        return self._store.judgements.actions.items(action, k)
+
     def n_actions(self) -> int:
         """The number of actions in the history."""
         return len(self._store.judgements.actions)

@@ -692,6 +692,12 @@ class ClassifyAllIn(RequestModel):
     kind: Literal["classify"]
 
 
+class EvaluateIn(RequestModel):
+    """Cross-validate the classes."""
+
+    kind: Literal["evaluate"]
+
+
 class BackupIn(RequestModel):
     """Create or update the backup in the backup directory of the service."""
 
@@ -699,7 +705,8 @@ class BackupIn(RequestModel):
 
 
 JobIn: TypeAlias = Annotated[
-    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | BackupIn, Field(discriminator="kind")
+    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | EvaluateIn | BackupIn,
+    Field(discriminator="kind"),
 ]
 
 
@@ -891,6 +898,8 @@ class ActionOut(TypedDict):
     undoes: Annotated[int | None, Field(description="The action that this one undid.")]
     undone_by: int | None
     can_undo: Annotated[bool, Field(description="Whether the action can be undone, and your role allows it.")]
+    reason: Annotated[str | None, Field(description="Why it cannot be undone, or null.")]
+    items: Annotated[list[str], Field(description="Some of the pictures whose labels or duplicates it changed.")]
 
 
 class ActionsOut(TypedDict):

@@ -5,6 +5,7 @@
     derived/            values that can be recomputed: groups of duplicates, maps, a copy of the class model
     reserve             disk space that is freed if the disk is full and pictures are removed
     access.json, jobs.sqlite, jobs.lock, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
+    .search-uploads/    pictures to search with, which are not in the collection
 
 The folders vectors/, models/ and indexes/ can be links to a shared file system (`store.sharing`).
 

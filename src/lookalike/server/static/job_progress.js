@@ -71,6 +71,7 @@ export function follow(job, words, signal, ondone = () => {}) {
   const show = (now) => {
     const far = share(now);
     if (far !== null) bar.value = far;
+    if (!running(now)) clearInterval(poll);
     const step = [now.stage, far !== null && percent(far)].filter(Boolean).join(", ");
     text.textContent = step ? `${words} Now: ${step}.` : words;
     if (now.state === "done") {

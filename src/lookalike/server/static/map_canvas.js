@@ -2,7 +2,6 @@
 import { get, thumbnail } from "./api.js";
 import { h } from "./dom.js";
 import { title } from "./format.js";
-import { STEPS } from "./map_data.js";
 import { Dots } from "./map_dots.js";
 import { chooseTiles, LARGEST, Thumbnails } from "./map_tiles.js";
 import { say } from "./notify.js";
@@ -45,13 +44,14 @@ export class MapCanvas {
     sizes.observe(this.element);
     signal.addEventListener("abort", () => sizes.disconnect() ?? this.thumbnails.want(new Set()));
     addEventListener("colours", () => this.#measure(), { signal });
-    const listen = (act, ...names) => names.forEach((name) => this.canvas.addEventListener(name, (event) => act(event)));
-    listen((event) => this.#wheel(event), "wheel");
-    listen((event) => this.#down(event), "pointerdown");
-    listen((event) => this.#move(event), "pointermove");
-    listen((event) => this.#up(event), "pointerup", "pointercancel");
-    listen(({ pointerType }) => pointerType === "mouse" && this.#choose(-1), "pointerleave");
-    listen((event) => this.#key(event), "keydown");
+    const listen = (name, act) => this.canvas.addEventListener(name, (event) => act.call(this, event));
+    listen("wheel", this.#wheel);
+    listen("pointerdown", this.#down);
+    listen("pointermove", this.#move);
+    listen("pointerup", this.#up);
+    listen("pointercancel", this.#up);
+    listen("pointerleave", ({ pointerType }) => pointerType === "mouse" && this.#choose(-1));
+    listen("keydown", this.#key);
     if (this.selection.ids.size) this.selection.showBar();
   }
 
@@ -141,7 +141,7 @@ export class MapCanvas {
 
   #place(i) {
     const { left, top, across, down } = this.#area();
-    return [left + (this.points.x[i] / STEPS) * across, top + (this.points.y[i] / STEPS) * down];
+    return [left + this.points.x[i] * across, top + this.points.y[i] * down];
   }
 
   #later() {
@@ -217,7 +217,7 @@ export class MapCanvas {
     const { left, top, across, down } = this.#area();
     let [best, least] = [-1, close ** 2];
     for (const i of this.shown) {
-      const far = (left + (this.points.x[i] / STEPS) * across - x) ** 2 + (top + (this.points.y[i] / STEPS) * down - y) ** 2;
+      const far = (left + this.points.x[i] * across - x) ** 2 + (top + this.points.y[i] * down - y) ** 2;
       if (far < least) [best, least] = [i, far];
     }
     return best;
@@ -247,9 +247,7 @@ export class MapCanvas {
     if (aloud) say(`${title(item)}, ${words}`);
   }
 
-  #open(i) {
-    go(link("item", this.points.id(i)));
-  }
+  #open = (i) => go(link("item", this.points.id(i)));
 
   #wheel(event) {
     event.preventDefault();

@@ -2,9 +2,8 @@
 import { address, Problem } from "./api.js";
 
 const PREDICTED = 32768;
-export const STEPS = 65535; // the largest coordinate
 
-/** {n, space, classes, x, y, code, id(i), label(i), predicted(i)}; code 0 means no class. */
+/** {n, space, classes, x, y, code, id(i), label(i), predicted(i)}: positions from 0 to 1; code 0 means no class. */
 export async function readMap(space, signal) {
   const response = await fetch(address("/map/points", { space }), { signal });
   if (!response.ok) throw new Problem("broken", "Cannot read the map. Reload the page.", response.status);
@@ -15,7 +14,8 @@ export async function readMap(space, signal) {
   let start = 4 + length;
   const column = (Kind, size) => new Kind(data, (start += size) - size, size / Kind.BYTES_PER_ELEMENT);
   const ids = column(BigInt64Array, 8 * n);
-  const [x, y, code] = [0, 0, 0].map(() => column(Uint16Array, 2 * n));
+  const [x, y] = [0, 0].map(() => Float32Array.from(column(Uint16Array, 2 * n), (value) => value / 65535));
+  const code = column(Uint16Array, 2 * n);
   const texts = [];
   return {
     ...head,

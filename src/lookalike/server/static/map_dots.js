@@ -1,5 +1,4 @@
 // The points of the map as dots: drawn by WebGL, which takes 100,000 of them in each frame, or else on a 2D canvas.
-import { STEPS } from "./map_data.js";
 
 const VERTEX = `
 attribute vec2 place;
@@ -33,8 +32,8 @@ export class Dots {
 
   /** Take points {x, y} in this order, and the number of each one's colour; the last colour has larger dots. */
   set({ x, y }, order, kinds) {
-    this.data = new Uint16Array(4 * order.length);
-    order.forEach((i, at) => this.data.set([x[i], y[i], kinds[i]], 4 * at));
+    this.data = new Float32Array(3 * order.length);
+    order.forEach((i, at) => this.data.set([x[i], y[i], kinds[i]], 3 * at));
     if (this.gl) this.#send();
   }
 
@@ -49,12 +48,12 @@ export class Dots {
       gl.uniform1f(at("size"), size);
       gl.uniform1f(at("last"), colours.length - 1);
       gl.clear(gl.COLOR_BUFFER_BIT);
-      gl.drawArrays(gl.POINTS, 0, data.length / 4);
+      gl.drawArrays(gl.POINTS, 0, data.length / 3);
       return;
     }
     pen.clearRect(0, 0, width, height);
-    for (let at = 0; at < data.length; at += 4) {
-      const [u, v] = [left + (data[at] / STEPS) * across, top + (data[at + 1] / STEPS) * down];
+    for (let at = 0; at < data.length; at += 3) {
+      const [u, v] = [left + data[at] * across, top + data[at + 1] * down];
       pen.fillStyle = colours[data[at + 2]];
       if (u > 0 && v > 0 && u < width && v < height) pen.fillRect(u - size / 2, v - size / 2, size, size);
     }
@@ -79,10 +78,10 @@ export class Dots {
     const { gl } = this;
     gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer());
     gl.bufferData(gl.ARRAY_BUFFER, this.data, gl.STATIC_DRAW);
-    for (const [name, size, isShare, start] of [["place", 2, true, 0], ["kind", 1, false, 4]]) {
+    for (const [name, size, start] of [["place", 2, 0], ["kind", 1, 8]]) {
       const place = gl.getAttribLocation(this.program, name);
       gl.enableVertexAttribArray(place);
-      gl.vertexAttribPointer(place, size, gl.UNSIGNED_SHORT, isShare, 8, start);
+      gl.vertexAttribPointer(place, size, gl.FLOAT, false, 12, start);
     }
   }
 }

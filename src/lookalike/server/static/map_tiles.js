@@ -1,6 +1,5 @@
 // The pictures of the map that are shown as thumbnails, and their images.
 import { thumbnail } from "./api.js";
-import { STEPS } from "./map_data.js";
 
 export const LARGEST = 320; // width of a thumbnail in pixels
 const CACHED = 600; // images
@@ -22,8 +21,8 @@ export function chooseTiles({ x, y }, shown, { left, top, across, down, width, h
   const counts = [0, 1, 2].map(() => new Uint32Array(rows * columns)); // of 1, 2 × 2 and 4 × 4 cells
   const chosen = new Uint32Array(rows * columns);
   for (const i of shown) {
-    const column = Math.floor(((x[i] / STEPS) * across) / wide) - first[0];
-    const row = Math.floor(((y[i] / STEPS) * down) / high) - first[1];
+    const column = Math.floor((x[i] * across) / wide) - first[0];
+    const row = Math.floor((y[i] * down) / high) - first[1];
     if (column < 0 || row < 0 || column >= columns || row >= rows) continue;
     const at = row * columns + column;
     if (!counts[0][at]++) chosen[at] = i;
@@ -44,7 +43,7 @@ export function chooseTiles({ x, y }, shown, { left, top, across, down, width, h
     const isAlone = counts[0][at] === 1;
     const size = Math.min(room, Math.max(least, isAlone ? Math.min(0.6 * room, LARGEST) : 0));
     const i = chosen[at];
-    const [u, v] = [left + (x[i] / STEPS) * across, top + (y[i] / STEPS) * down].map((value, axis) => {
+    const [u, v] = [left + x[i] * across, top + y[i] * down].map((value, axis) => {
       const half = (axis ? 0.375 : 0.5) * size;
       const low = [left, top][axis] + corner(level, axis);
       const end = [left + across, top + down][axis] + 20; // at the edge of the canvas

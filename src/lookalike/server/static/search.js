@@ -1,6 +1,7 @@
 // Search results: the pictures that match the words and are most similar to the pictures in the tray.
 import { get, post } from "./api.js";
 import { collection } from "./collection.js";
+import { cutoffChart, cutoffIn, inside } from "./cutoff.js";
 import { anchor, h } from "./dom.js";
 import { examplesIn, formatWords } from "./examples.js";
 import { bar, filter, withFacets } from "./filters.js";
@@ -59,10 +60,12 @@ export async function show({ query }, signal) {
     const boxes = new Map(placed.results.map(({ item, box }) => [item.id, box]));
     for (const result of results) result.box = boxes.get(result.item.id) ?? null;
   }
+  const scores = results.map(({ score }) => score);
+  let kept = inside(scores, cutoffIn(query));
   const grid = new Grid({
     label: texts.length ? "Results, best match first" : "Results, most similar first",
     signal,
-    fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
+    fetch: async (offset, limit) => ({ total: kept, items: results.slice(0, kept).slice(offset, offset + limit) }),
     tile: ({ item, box, score }) => {
       const props = { words: item.labels?.join(", "), box };
       const tile = exampleTile(item, link("item", item.id), props);
@@ -88,6 +91,10 @@ export async function show({ query }, signal) {
       positive.length > 0 && similarity(about.spaces, space),
       sizer(grid),
     ),
+    cutoffChart(scores, cutoffIn(query), (n) => {
+      kept = n;
+      grid.open();
+    }),
     await withFacets(
       results.length ? grid.element : empty("No pictures match. Use other words, or clear the filters."),
       query,

@@ -110,13 +110,18 @@ function draw(tray, route) {
   );
   const search = h(
     "a",
-    { class: route.view === "search" ? "button" : "button main", href: link("search", "", keptFilters()) },
+    {
+      class: route.view === "search" ? "button" : "button main",
+      href: link("search", "", keptFilters()),
+      "aria-label": "Search with your examples",
+    },
     icon("search"),
     h("span", {}, "Search"),
   );
   const learn =
     may("judge") &&
     button("session", "Start a session", () => learnFrom(examples), {
+      "aria-label": "Start a session with your examples",
       disabled: !positive.length && !words.length,
       class: route.view === "search" ? "main" : null,
     });

@@ -44,13 +44,13 @@ export function look(list, index) {
     shown.replaceChildren(pane(item));
     zoom.to(1);
     heading.textContent = title(item);
-    place.textContent = `${count(to + 1)} of ${count(list.total)}`;
+    place.textContent = list.total > 1 ? `${count(to + 1)} of ${count(list.total)}` : "";
     open.href = link("item", item.id, { box: null });
     panel.replaceChildren(facts(item));
     back.disabled = !to;
     next.disabled = to === list.total - 1;
     if (document.activeElement.disabled) heading.focus();
-    say(`${title(item)}, ${place.textContent}`);
+    say(`${title(item)} ${place.textContent}`);
     for (const near of [to + 1, to - 1]) {
       const id = near >= 0 && near < list.total && (await list.id(near));
       if (id && index === to) new Image().src = image(id, SCREEN); // so that it is there at once

@@ -39,11 +39,7 @@ export class Zoom {
       ArrowDown: push(0, -80),
     };
     this.level = h("output", { class: "level", "aria-label": "Zoom" });
-    this.tools = [
-      this.level,
-      button(null, "Fit", this.keys[0]),
-      button(null, "100 %", this.keys[1]),
-    ];
+    this.tools = [this.level, button(null, "Fit", this.keys[0]), button(null, "100 %", this.keys[1])];
     this.#listen();
   }
 
@@ -103,6 +99,7 @@ export class Zoom {
       pointerdown: (event) => {
         if (event.button) return;
         event.target.closest(".pane").setPointerCapture(event.pointerId);
+        if (event.isPrimary) down.clear(); // the pane of an earlier pointer was removed
         down.set(event.pointerId, at(event));
         start = down.size === 1 && this.scale <= 1 && event.pointerType !== "mouse" ? at(event) : null;
       },
