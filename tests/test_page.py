@@ -150,7 +150,7 @@ def test_dropping_or_pasting_a_picture_searches_with_it(site, folder, tmp_path):
     known = (folder / "flower" / "flower-003.jpg").read_bytes()
     page.evaluate(drop, ["mine.jpg", list(known), "drop"])
     heading(page, "Similar to this picture")
-    expect(page.locator(".grid a.pic").first).to_have_attribute("aria-label", "flower-003.jpg")
+    expect(page.locator(".grid a.pic").first).to_have_attribute("aria-label", "flower-003.jpg, positive example")
     picture = cv2.imread(str(folder / "fish" / "fish-002.jpg"))[20:, 20:]
     page.evaluate(drop, ["new.jpg", cv2.imencode(".jpg", picture)[1].tolist(), "paste"])  # not in the collection
     heading(page, "Similar to these pictures")

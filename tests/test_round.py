@@ -87,6 +87,16 @@ def test_a_round_asks_for_the_best_candidates_when_the_estimate_is_small():
     assert_array_equal(played.questions, played.best[~np.isin(played.best, seen)][:9])
 
 
+def test_questions_can_begin_with_given_items():
+    marks = mark([0, 100, 200], [1, -1, -1])
+    skipped, among = np.array([7]), np.delete(ids, 8)
+    plain = run_round(index, marks, exclude=skipped, among=among).questions
+    asked = run_round(index, marks, exclude=skipped, among=among, ask_first=np.array([301, 0, 7, 8, 250])).questions
+    assert asked[:2].tolist() == [301, 250]
+    assert_array_equal(asked[2:], plain[~np.isin(plain, [301, 250])][:7])
+    assert run_round(index, marks, window=0, ask_first=ids).questions.tolist() == []
+
+
 def test_questions_exclude_marked_and_skipped_items_but_skipped_items_are_ranked():
     marks = mark([0, 1, 2, 100, 200, 300], [1, 1, 1, -1, -1, -1])
     first = run_round(index, marks)

@@ -158,6 +158,24 @@ def test_a_session_starts_from_words(collection):
         collection.session(words="feline", id=session.id)
 
 
+def test_a_session_from_words_asks_about_their_results_until_three_pictures_are_positive(collection):
+    session = collection.session(words="bus")
+    assert [(example.words, example.positive) for example in session.examples] == [("bus", True)]
+    assert found(collection, "bus") == [4, 5, 6, 7]
+    assert [item.id for item in session.round(window=2).questions] == [4, 5]
+    session.mark(irrelevant=4, skip=5)
+    assert [item.id for item in session.round(window=2).questions] == [6, 7]
+    session.mark(relevant=[1, 2, 3])  # picture 7 is most similar to picture 1
+    assert [item.id for item in session.round(window=1).questions] == [7]
+
+
+def test_a_session_from_words_continues_when_its_words_became_unknown(collection):
+    collection.classes.add("blorbs", [1, 2])
+    session = collection.session(words="blorbs")
+    collection.classes.delete("blorbs")
+    assert len(session.round(window=2).questions) == 2
+
+
 def test_a_collection_without_kinds_explains_what_is_missing(tmp_path, collection):
     collection.remove_space("deep-plain")
     collection.classes.add("tiger", [4])

@@ -43,7 +43,7 @@ from lookalike.collection.resolve import Example, as_list, find_item, find_items
 from lookalike.collection.searching import Push, Results, cut_off, explain, find_pooled, make_query, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
-from lookalike.collection.words import Meaning, complete, example_of_words, kinds_of, search_words, understand
+from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
@@ -509,9 +509,9 @@ class Collection:
         positive, negative = as_list(examples), as_list(without)
         texts = [words] if isinstance(words, str) else list(words)
         if id is None:
-            chosen = self._spaces.find(space) if texts else None
-            positive += [example_of_words(self._spaces, chosen, text) for text in texts if chosen is not None]
-            return start_session(self._spaces, positive, negative, label=label, space=space, author=author, name=name)
+            return start_session(
+                self._spaces, positive, negative, words=texts, label=label, space=space, author=author, name=name
+            )
         if positive or texts or negative or label or space or name:
             raise InputError("An existing session already has examples, a space and a name. Give only its id.")
         return Session(self._spaces, id, author)
@@ -566,11 +566,12 @@ class Collection:
 
         def read() -> list[SimulatedRound]:
             labels = None if labels_from is None else read_labels(self._store.items, Path(absolute(labels_from)))[0]
-            chosen = self._spaces.find(space)
             return simulate(
-                chosen,
-                [*positive, *(example_of_words(self._spaces, chosen, text) for text in texts)],
+                self._spaces,
+                self._spaces.find(space),
+                positive,
                 negative,
+                words=texts,
                 label=label,
                 labels=labels,
                 rounds=rounds,

@@ -26,6 +26,7 @@ from lookalike.collection.resolve import (
 )
 from lookalike.collection.searching import Result, make_result
 from lookalike.collection.space import Space, Spaces
+from lookalike.collection.words import example_of_words, search_words
 from lookalike.errors import InputError, NoItemError, UnknownNameError
 from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.limits import check_count
@@ -40,6 +41,10 @@ if TYPE_CHECKING:  # learning loads scikit-learn
     from lookalike.feedback import Estimate, Marks, RoundOutcome
 
 SIGNS = {"relevant": 1, "irrelevant": -1}
+
+MATCHES = 3
+"""Until this many pictures are marked positive, a session that started from words asks about the best results for the
+words. Chosen from 1, 2, 3 and 5 on every second word of corel5k, with `lookalike bench run words`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class StartExample:
 
     id: int | None  # None for an example that was never in the collection
     positive: bool  # or a negative example
-    name: str | None  # of an example that was not in the collection; None for a vector, such as that of words
+    name: str | None  # the path of an example that was not in the collection; None for a vector
+    words: str | None = None  # words that the session started from
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,10 @@ class Session:
     def examples(self) -> list[StartExample]:
         """The examples that the session started from, positive ones first."""
         marked = [StartExample(item, kind == "relevant", None) for item, kind in self._log.first_marks(self.id).items()]
-        external = [StartExample(one.item, one.positive, one.origin) for one in self._log.external_examples(self.id)]
+        external = [
+            StartExample(one.item, one.positive, None if one.words else one.origin, one.words)
+            for one in self._log.external_examples(self.id)
+        ]
         return sorted([*marked, *external], key=lambda example: not example.positive)
 
     @property
@@ -298,7 +307,9 @@ class Session:
 
         space = self._open_space()
         index = space.feedback_index
-        marks, skipped, notes = _gather(space, self.marks, self._log.external_examples(self.id))
+        external = self._log.external_examples(self.id)
+        marks, skipped, notes = _gather(space, self.marks, external)
+        words = [one.words for one in external if one.words]
         if not (marks.y > 0).any():
             raise InputError(
                 f"Session {self.id} has no positive example in the collection. Mark a picture as positive, or undo the"
@@ -311,6 +322,7 @@ class Session:
             window=window,
             among=None if filter is None else select(self._store, filter),
             exclude=skipped,
+            ask_first=_best_for_words(self._spaces, space, words, marks, window + len(skipped), filter),
             effort=effort,
             seed=int(self.id, 16),  # the same random negatives in every round
             turn=turn,
@@ -335,6 +347,7 @@ def start_session(
     positive: Sequence[Example],
     negative: Sequence[Example],
     *,
+    words: Sequence[str] = (),
     label: str | None = None,
     space: str | None = None,
     author: str | None = None,
@@ -342,7 +355,9 @@ def start_session(
 ) -> Session:
     """Start a session. A label adds its pictures, and those that its finished sessions marked irrelevant."""
     author = author or login()
-    start = spaces.store.read_consistently(lambda: _first_marks(spaces.find(space), positive, negative, label))
+    start = spaces.store.read_consistently(
+        lambda: _first_marks(spaces, spaces.find(space), positive, negative, words, label)
+    )
     session_id = spaces.store.judgements.sessions.start(
         start.space.name, author=author, name=name, marks=start.marks, external_examples=start.external
     )
@@ -350,10 +365,12 @@ def start_session(
 
 
 def simulate(
+    spaces: Spaces,
     space: Space,
     positive: Sequence[Example],
     negative: Sequence[Example],
     *,
+    words: Sequence[str],
     label: str | None,
     labels: Sequence[tuple[int, str]] | None,
     rounds: int,
@@ -369,7 +386,8 @@ def simulate(
 
     store = space.store
     relevant = _find_relevant(store, positive, label, labels)
-    start = _first_marks(space, positive or relevant[:1].tolist(), negative, None)
+    examples = positive if positive or words else relevant[:1].tolist()
+    start = _first_marks(spaces, space, examples, negative, words, None)
     among = None if filter is None else select(store, filter)
     check_count("rounds", rounds, 0)
     check_count("window", window)
@@ -381,13 +399,13 @@ def simulate(
             "No picture in the collection has this label and passes the filter. Change the label or the filter."
         )
     user = EmulatedUser(candidates, relevant_candidates)
-    session = emulate(
-        user,
-        index,
-        _gather(space, start.marks, start.external).marks,
-        rounds,
-        lambda marks, turn: run_round(index, marks, k=len(relevant_candidates), window=window, among=among, turn=turn),
-    )
+    n = len(relevant_candidates)
+
+    def run(marks: "Marks", turn: int) -> "RoundOutcome":
+        ask_first = _best_for_words(spaces, space, words, marks, window, filter)
+        return run_round(index, marks, k=n, window=window, among=among, ask_first=ask_first, turn=turn)
+
+    session = emulate(user, index, _gather(space, start.marks, start.external).marks, rounds, run)
     return [
         SimulatedRound(
             round=number,
@@ -436,8 +454,15 @@ class _Gathered(NamedTuple):
     notes: list[str]  # about examples that were left out
 
 
-def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[Example], label: str | None) -> _Start:
-    """The first marks of a session. An example outside the collection is stored as a vector."""
+def _first_marks(
+    spaces: Spaces,
+    space: Space,
+    positive: Sequence[Example],
+    negative: Sequence[Example],
+    words: Sequence[str],
+    label: str | None,
+) -> _Start:
+    """The first marks of a session. Words, and an example outside the collection, are stored as vectors."""
     judgements = space.store.judgements
     if not len(space.feedback_index):
         raise InputError("The collection is empty. Add pictures first: lookalike add FOLDER")
@@ -459,14 +484,32 @@ def _first_marks(space: Space, positive: Sequence[Example], negative: Sequence[E
             else:
                 _add_mark(example_marks, resolved, kind, example)
     marks |= example_marks
+    external += [ExternalExample(True, example_of_words(spaces, space, text), None, origin=text) for text in words]
     rows = {
         sign: {outside.vector.tobytes() for outside in external if outside.positive is sign} for sign in (True, False)
     }
     if rows[True] & rows[False]:
         raise InputError("The same example is given as positive and as negative. Choose one.")
     if "relevant" not in marks.values() and not any(example.positive for example in external):
-        raise InputError("A session needs at least one positive example: a picture or a label. Got none.")
+        raise InputError("A session needs at least one positive example: a picture, words or a label. Got none.")
     return _Start(space, marks, external)
+
+
+def _best_for_words(
+    spaces: Spaces, space: Space, words: Sequence[str], marks: "Marks", k: int, filter: Filter | None
+) -> Ids | None:
+    """The best results for the words that a session started from, k of them without marks.
+
+    None if there are no words, enough positive marks, or if the words are unknown now.
+    """
+    if not words or np.count_nonzero(marks.ids[marks.y > 0] >= 0) >= MATCHES:
+        return None
+    k += len(marks.ids)
+    try:
+        found = search_words(spaces, space, words, [], [], [], k=k, filter=filter, effort=None)
+    except InputError:  # for example, because the label with this name was removed
+        return None
+    return np.array([result.id for result in found], np.int64)
 
 
 def _add_mark(marks: dict[int, Kind], item: int, kind: Kind, example: Example) -> None:

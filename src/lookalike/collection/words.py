@@ -146,8 +146,7 @@ def search_words(
 
 def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
     """An example (d,) to start a session with: the mean vector of the pictures that match the words best."""
-    text_space = _text_space(spaces, None)
-    matcher = _make_matcher(spaces, text_space, _read(spaces, words), among=space.row_ids())
+    matcher = _make_matcher(spaces, _text_space(spaces, space), _read(spaces, words), among=space.row_ids())
     ids, scores = matcher.best(EXAMPLE_PICTURES)
     if not len(ids):
         raise InputError(f"No picture matches {words!r}. Start the session with a picture or a label instead.")

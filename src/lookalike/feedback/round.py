@@ -73,6 +73,7 @@ def run_round(
     window: int = 9,
     among: Ids | None = None,
     exclude: Ids | None = None,
+    ask_first: Ids | None = None,
     effort: float | str | None = None,
     learner: Learner | None = None,
     strategy: str = "mix",
@@ -88,6 +89,7 @@ def run_round(
     k, window : number of items to rank, and of questions; fewer are returned if there are fewer.
     among : the only items to rank and to ask about; by default all.
     exclude : skipped items, which are ranked, but never asked about.
+    ask_first : items to ask about before all others, in this order; by default none.
     effort : search effort of the index.
     learner : by default `Svm()`.
     strategy : a name in `questions.STRATEGIES`.
@@ -142,6 +144,9 @@ def run_round(
         questions = (
             choose_questions(candidates, learner, window, strategy if knows else "random") if window else best[:0]
         )
+        if ask_first is not None:
+            first = ask_first[np.isin(ask_first, ranked) & ~np.isin(ask_first, not_asked)]
+            questions = np.concatenate([first, questions[~np.isin(questions, first)]])[:window]
     return RoundOutcome(
         best=best,
         scores=scores,

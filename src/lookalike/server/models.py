@@ -389,9 +389,10 @@ class SessionSummaryOut(TypedDict):
 
 
 class StartExampleOut(TypedDict):
-    """An example that a session started from. `item` is null for an example that is not in the collection."""
+    """An example that a session started from. `item` is null for words, and for a picture that was never added."""
 
     item: ItemOut | None
+    words: str | None
     positive: bool
 
 

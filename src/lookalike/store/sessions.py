@@ -34,7 +34,12 @@ class ExternalExample:
     vector: Vectors  # (d,) float32
     feature: str | None  # the feature that computed the vector; None for a vector of the space itself
     item: int | None = None  # the id that the picture would have in the collection
-    origin: str | None = None  # its path, for display
+    origin: str | None = None  # its path, or the words whose best results have this mean vector
+
+    @property
+    def words(self) -> str | None:
+        """The words that it stands for; None for a picture or a plain vector."""
+        return self.origin if self.feature is None else None
 
 
 @dataclass(frozen=True, slots=True)

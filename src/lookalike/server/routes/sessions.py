@@ -250,7 +250,7 @@ def _session_json(service: Service, session: Session, person: Person) -> Session
     return SessionOut(
         **_summary_json(session.summary),
         examples=[
-            StartExampleOut(item=None if one.id is None else items.get(one.id), positive=one.positive)
+            StartExampleOut(item=None if one.id is None else items.get(one.id), words=one.words, positive=one.positive)
             for one in examples
         ],
         relevant=ids["relevant"],

@@ -223,18 +223,19 @@ const SHOWN = 4; // examples that the session began with
 
 /** The examples that the session began with, as small pictures. */
 function began({ examples }) {
-  const known = examples.filter(({ item }) => item);
+  const known = examples.filter(({ item, words }) => item || words);
   const rest = examples.length - Math.min(known.length, SHOWN);
-  const one = ({ item, positive }) => {
-    const words = `${positive ? "Positive" : "Negative"} example: ${title(item)}`;
-    const img = h("img", { src: thumbnail(item.id, 128), alt: words, width: 44, height: 44 });
-    return h("li", { class: positive ? "yes" : "no" }, h("a", { href: link("item", item.id), title: words }, img));
+  const one = ({ item, words, positive }) => {
+    if (words) return h("li", {}, `“${words}”`);
+    const name = `${positive ? "Positive" : "Negative"} example: ${title(item)}`;
+    const img = h("img", { src: thumbnail(item.id, 128), alt: name, width: 44, height: 44 });
+    return h("li", { class: positive ? "yes" : "no" }, h("a", { href: link("item", item.id), title: name }, img));
   };
   return h(
     "ul",
     { class: "began", role: "list", "aria-label": "Began with" },
     known.slice(0, SHOWN).map(one),
-    rest > 0 && h("li", { class: "quiet" }, known.length ? `+ ${rest}` : "Began with words or another picture"),
+    rest > 0 && h("li", { class: "quiet" }, known.length ? `+ ${rest}` : "Began with another picture"),
   );
 }
 
