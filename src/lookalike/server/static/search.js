@@ -7,6 +7,7 @@ import { bar, body } from "./filters.js";
 import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
+import { matchingParts } from "./matching_parts.js";
 import { tally } from "./pictures.js";
 import { amend, go, link } from "./router.js";
 import { searchBox } from "./search_box.js";
@@ -14,7 +15,6 @@ import { exampleTile } from "./tile.js";
 import { empty, lead, plate } from "./view_parts.js";
 
 const SHOWN = 200; // number of results
-const PLACED = 12; // results with a matching part, which takes about half a second per picture
 const WORDS = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
 
 export async function show({ query }, signal) {
@@ -33,7 +33,6 @@ export async function show({ query }, signal) {
     );
   const about = await collection(signal);
   const texts = [...words, ...withoutWords];
-  const where = query.get("where") === "1" && !texts.length;
   const request = {
     examples: positive,
     words,
@@ -52,16 +51,19 @@ export async function show({ query }, signal) {
     return view(lead(heading), meanings(await understand(texts, signal), query), empty(problem.message));
   }
   const { results, understood, space, seconds: took } = found;
-  if (where) {
-    const placed = await post("/search", { ...request, k: PLACED, where: true }, signal);
-    const boxes = new Map(placed.results.map(({ item, box }) => [item.id, box]));
-    for (const result of results) result.box = boxes.get(result.item.id) ?? null;
-  }
+  const parts =
+    !texts.length &&
+    results.length > 0 &&
+    matchingParts(results, { examples: positive, without: negative, space }, query.get("where") === "1", signal);
   const grid = new Grid({
     label: texts.length ? "Results, best match first" : "Results, most similar first",
     signal,
     fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
-    tile: ({ item, box }) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", "), box }),
+    tile: ({ item }) => {
+      const tile = exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") });
+      if (parts) parts.frame(tile, item);
+      return tile;
+    },
     onkey: tally,
   });
   await grid.open();
@@ -70,13 +72,13 @@ export async function show({ query }, signal) {
     ? many(results.length, "best match", "best matches")
     : many(results.length, "most similar picture");
   return view(
-    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`]),
+    lead(heading, `The ${number} (${seconds(took)})`),
     meanings(understood, query),
     h(
       "div",
       { class: "line" },
       bar(query, { signal }),
-      !texts.length && matchingPart(where),
+      parts && parts.elements,
       positive.length > 0 && similarity(about.spaces, space),
     ),
     results.length ? grid.element : empty("No pictures match. Use other words, or clear the filters."),
@@ -132,10 +134,4 @@ function similarity(spaces, chosen) {
     h("span", {}, "Similarity"),
     h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
   );
-}
-
-function matchingPart(where) {
-  const box = h("input", { type: "checkbox", onchange: () => go(amend({ where: where ? null : "1" })) });
-  box.checked = where;
-  return h("label", { class: "tick" }, box, h("span", {}, "Show matching part"));
 }
