@@ -41,9 +41,9 @@ BOXES = "**/search/boxes"
 def test_results_stay_while_frames_arrive_and_a_second_click_hides_them(site):
     page = site.visit()
     go(page, f"search?with={page.locator('.tile').first.get_attribute('data-example')}")
-    tick, line, frames, tiles = (
+    tick, lead, frames, tiles = (
         page.get_by_label("Show matching part"),
-        page.locator(".line"),
+        page.locator(".lead"),
         page.locator(".found-here"),
         page.locator(".tile"),
     )
@@ -52,20 +52,20 @@ def test_results_stay_while_frames_arrive_and_a_second_click_hides_them(site):
     page.route(BOXES, lambda route: held.append(route))
     with page.expect_request(BOXES):
         tick.check()
-    expect(line).to_contain_text("Framed 0 of 24")
+    expect(lead).to_contain_text("framed 0 of 24")
     assert (tiles.count(), frames.count()) == (shown, 0)
     with page.expect_request(BOXES):
         held.pop().continue_()
-    expect(line).to_contain_text("Framed 4 of 24")
+    expect(lead).to_contain_text("framed 4 of 24")
     assert (tiles.count(), frames.count()) == (shown, 4)
     page.unroute(BOXES)  # this also continues the held request
-    expect(line).to_contain_text("Framed 24 of 24")
+    expect(lead).to_contain_text("framed 24 of 24")
     expect(frames).to_have_count(shown)
     assert "where=1" in page.url
     shoot(page, "matching-parts")
     tick.uncheck()
     expect(page.locator(".found-here, .pic.whole")).to_have_count(0)
-    expect(line).not_to_contain_text("Framed")
+    expect(lead).not_to_contain_text("framed")
     assert tiles.count() == shown
     assert "where" not in page.url.rpartition("?")[2]
 

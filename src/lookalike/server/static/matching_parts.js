@@ -9,13 +9,13 @@ const BATCH = 4; // pictures per request
 /**
  * A tick box that shows and hides the frames of a search; the address stores it as `where`.
  * @param request  the examples, negative examples and space of the search
- * @returns its elements, and `frame(tile, item)`, which draws the frame of a tile if it is shown and known
+ * @returns the tick box, its progress as text, and `frame(tile, item)`, which draws a frame that is shown and known
  */
 export function matchingParts(results, request, shown, signal) {
   const boxes = new Map(); // by id; null for a picture that cannot be read
   const items = new Map(results.map(({ item }) => [item.id, item]));
   const tick = h("input", { type: "checkbox", onchange: toggle });
-  const progress = h("span", { class: "quiet" });
+  const progress = h("span");
   let stop;
 
   const frame = (tile, item) => drawFrame(tile, item, tick.checked ? boxes.get(item.id) : null);
@@ -37,7 +37,7 @@ export function matchingParts(results, request, shown, signal) {
     const either = AbortSignal.any([signal, stop.signal]);
     try {
       for (let batch; ; ) {
-        progress.textContent = `Framed ${boxes.size} of ${items.size}`;
+        progress.textContent = `; framed ${boxes.size} of ${items.size}`;
         if (!(batch = next()).length) return;
         const found = await post("/search/boxes", { ...request, items: batch }, either);
         for (const { item, box } of found.boxes) boxes.set(item, box);
@@ -45,7 +45,7 @@ export function matchingParts(results, request, shown, signal) {
         either.throwIfAborted();
       }
     } catch (problem) {
-      if (problem.name !== "AbortError") progress.textContent = problem.message;
+      if (problem.name !== "AbortError") progress.textContent = `; no frames: ${problem.message}`;
     }
   }
 
@@ -59,5 +59,5 @@ export function matchingParts(results, request, shown, signal) {
 
   tick.checked = shown;
   if (shown) find();
-  return { elements: [h("label", { class: "tick" }, tick, h("span", {}, "Show matching part")), progress], frame };
+  return { element: h("label", { class: "tick" }, tick, h("span", {}, "Show matching part")), progress, frame };
 }

@@ -72,13 +72,13 @@ export async function show({ query }, signal) {
     ? many(results.length, "best match", "best matches")
     : many(results.length, "most similar picture");
   return view(
-    lead(heading, `The ${number} (${seconds(took)})`),
+    lead(heading, [`The ${number} (${seconds(took)})`, parts && parts.progress]),
     meanings(understood, query),
     h(
       "div",
       { class: "line" },
       bar(query, { signal }),
-      parts && parts.elements,
+      parts && parts.element,
       positive.length > 0 && similarity(about.spaces, space),
     ),
     results.length ? grid.element : empty("No pictures match. Use other words, or clear the filters."),
