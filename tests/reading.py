@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Self
 from unittest.mock import patch
 
-from lookalike.collection import chain, duplicates, fitting
+from lookalike.collection import chain, duplicates, fitting, picture_text
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Outcome, ReadPool, read_one
@@ -18,7 +18,7 @@ from lookalike.images.workers import Outcome, ReadPool, read_one
 class ReadHere:
     """A replacement for `ReadPool`."""
 
-    def __init__(self, then: Any, *, side: int | None, workers: int | None = None):
+    def __init__(self, then: Any, *, side: int | None, workers: int | None = None, timeout_s: float | None = None):
         self._then, self._side = pickle.loads(pickle.dumps(then)), side  # a copy, as in another process
 
     def __enter__(self) -> Self:
@@ -45,6 +45,6 @@ def in_other_processes() -> AbstractContextManager[None]:
 @contextmanager
 def _read_with(pool: Any) -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (chain, fitting, duplicates):
+        for module in (chain, fitting, duplicates, picture_text):
             stack.enter_context(patch.object(module, "ReadPool", pool))
         yield

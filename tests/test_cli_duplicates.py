@@ -57,6 +57,25 @@ def test_groups_are_written_as_text_json_and_html(call, filled, tmp_path, monkey
     assert "Create it first" in err
 
 
+def test_a_rule_marks_copies_in_text_and_json(call, filled):
+    code, out, err = call("duplicates", "--workers", 1, "--keep", "largest")
+    lines = out.splitlines()
+    assert code == 0
+    assert [line[0] for line in lines[1:]] == [" ", "x"]
+    assert "smaller copy, 25 % of the pixels" in lines[2]
+    assert "Marked with x: 1 file. Nothing was deleted." in err
+    code, out, _ = call("duplicates", "--workers", 1, "--keep", filled / "p", "--json")
+    answer = json.loads(out)
+    assert (code, answer["marked"]) == (0, [])  # all are in this folder
+    assert [item["relation"] for item in answer["groups"][0]["items"]] == [
+        "largest",
+        "smaller copy, 25 % of the pixels",
+    ]
+    words = ["duplicates", "--tier", "identical", "--keep", filled / "p" / "face", "--json"]
+    assert json.loads(call(*words)[1])["marked"] == [str(filled / "p" / "again.jpg")]
+    assert json.loads(call(*words, "--reference", filled / "p" / "again.jpg")[1])["marked"] == []
+
+
 def test_json_counts_the_pictures_without_detail(tmp_path, capsys):
     (tmp_path / "p").mkdir()
     for grey in range(3):
@@ -98,6 +117,10 @@ def test_one_picture_can_be_dismissed_only_if_it_has_several_paths(call, filled)
     "words",
     [
         ["duplicates", "--tier", "twins"],
+        ["duplicates", "--keep", "newest"],
+        ["duplicates", "--keep", "largest", "--reference", "/no/such"],
+        ["duplicates", "--reference", "/no/such"],
+        ["duplicates", "--crops"],
         ["duplicates", "dismiss"],
         ["duplicates", "dismiss", "/no/such.jpg"],
         ["duplicates", "dismiss", "0000000000000001"],

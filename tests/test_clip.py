@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from lookalike import Collection, cli
@@ -181,6 +182,7 @@ def test_the_command_checks_the_network_creates_the_space_and_names_the_next_com
     code, out, err = run(capsys, *clip, "--picture", picture, "--words", "flower")
     assert (code, out) == (2, "")
     assert "sunset-002.jpg fits '" in err
+    assert not path.exists()
     assert "Check that size, mean and scale are those of the network" in err
 
     code, out, err = run(capsys, *clip, "--picture", picture, "--words", "sunset")
@@ -214,6 +216,21 @@ def test_invalid_options_are_reported(towers, tmp_path, capsys, options, message
     code, out, err = run(capsys, "-c", tmp_path / "c", "clip", *towers, *OPTIONS, *options)
     assert (code, out) == (2, "")
     assert message in err
+    assert not (tmp_path / "c").exists()
+
+
+def test_each_part_of_the_network_is_opened_once(album, towers, tmp_path, capsys, monkeypatch):
+    opened = []
+    session = onnxruntime.InferenceSession
+
+    def open_session(*args, **options):
+        opened.append(args[0])
+        return session(*args, **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", open_session)
+    check = ["--picture", album / "sunset" / "sunset-002.jpg", "--words", "sunset"]
+    assert run(capsys, "-c", tmp_path / "c", "clip", *towers, *OPTIONS, *check)[0] == 0
+    assert sorted(opened) == sorted([str(towers.image), str(towers.text)])
 
 
 def test_mean_and_scale_can_differ_between_the_channels(towers, tmp_path, capsys):

@@ -1,14 +1,16 @@
 """Duplicates in a collection: four tiers, and pairs marked as not duplicates."""
 
 import json
+import os
 import shutil
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from lookalike import Collection, Filter
-from lookalike.collection import duplicates
+from lookalike.collection import describe_copies, duplicates
 from lookalike.errors import InputError, UnknownNameError
 
 pytestmark = pytest.mark.usefixtures("read_here")
@@ -241,3 +243,149 @@ def _csv(collection, tmp_path):
     rows = [f"{item.paths[-1]},beach" for item in collection.items(Filter(path="beach/*"))]
     (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]))
     return tmp_path / "labels.csv"
+
+
+def relations(collection, tier="same"):
+    found = {}
+    for group in collection.duplicates(tier, workers=1):
+        captions = describe_copies(group, collection.get(group.items))
+        found |= dict(zip(names(collection, group), captions, strict=True))
+    return found
+
+
+def test_each_copy_is_described_by_what_it_is(collection):
+    found = relations(collection)
+    for kind in TAKEN:
+        assert found[f"{kind}-000.jpg"] == "largest"
+        assert found[f"crop-{kind}.png"] == "crop of the largest"
+        assert found[f"small-{kind}.jpg"] == "smaller copy, 39 % of the pixels"
+
+
+def test_the_part_that_a_crop_shows_is_known(collection):
+    group = next(g for g in collection.duplicates("same", workers=1) if "crop-face.png" in names(collection, g))
+    crop = group.relations[names(collection, group).index("crop-face.png")]
+    assert crop.box == pytest.approx((10 / 320, 8 / 240, 310 / 320, 236 / 240), abs=0.01)
+    assert collection.known_duplicates("same")[0] == collection.duplicates("same")  # also in the cache
+
+
+def test_mirrored_rotated_and_wider_copies_are_described(tmp_path, pictures):
+    (tmp_path / "p").mkdir()
+    with Image.open(pictures / "beach" / "beach-000.jpg") as photo:
+        photo.save(tmp_path / "p" / "photo.png")
+        ImageOps.mirror(photo).resize((200, 150)).save(tmp_path / "p" / "mirror.jpg")
+        photo.rotate(4, expand=False).resize((240, 180)).save(tmp_path / "p" / "turned.jpg")
+    with Image.open(pictures / "house" / "house-000.jpg") as photo:
+        photo.crop((30, 20, 300, 230)).resize((540, 420)).save(tmp_path / "p" / "part.png")
+        photo.save(tmp_path / "p" / "whole.jpg")
+    with Collection(tmp_path / "c", create=True) as collection:
+        collection.add(tmp_path / "p", recipes=["color"], workers=1)
+        edited, wider = relations(collection, "edited"), relations(collection)
+        assert edited["mirror.jpg"] == "mirrored copy, 39 % of the pixels"
+        assert edited["turned.jpg"].startswith("rotated copy")
+        assert wider == {"part.png": "largest", "whole.jpg": "copy that shows more"}
+        assert collection.mark_duplicates(collection.duplicates("same"), crops=True) == [([], [])]
+
+
+class Album:
+    """A collection of folders with copies of one photo; the date of each file is in `days`."""
+
+    days: ClassVar = {"album/large.jpg": 30, "album/small.jpg": 20, "phone/old.jpg": 10, "phone/crop.jpg": 5}
+
+    def __init__(self, folder, pictures, taken=()):
+        self.folder = folder / "p"
+        with Image.open(pictures / "beach" / "beach-000.jpg") as photo:
+            copies = [photo.copy(), photo.resize((200, 150)), photo.resize((240, 180)), photo.crop((20, 20, 300, 230))]
+        for (name, days), copy in zip(self.days.items(), copies, strict=True):
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            exif = Image.Exif()
+            if name in taken:
+                exif[0x0132] = f"20{days:02}:01:01 00:00:00"
+            copy.save(path, exif=exif)
+            os.utime(path, (days * 86_400,) * 2)
+        self.collection = Collection(folder / "c", create=True)
+        self.collection.add(self.folder, recipes=["color"], workers=1)
+
+    def marked(self, keep="largest", references=(), tier="same", groups=None, **options):
+        paths = [self.folder / path for path in references]
+        keep = keep if keep in ("largest", "oldest") else self.folder / keep
+        groups = self.collection.duplicates(tier, workers=1) if groups is None else groups
+        marks = self.collection.mark_duplicates(groups, keep, paths, **options)
+        for group_marks in marks:
+            found = {path for item in self.collection.get(group_marks.items).values() for path in item.paths}
+            assert tier == "identical" or found == set(group_marks.paths)
+        return [os.path.relpath(path, self.folder) for group_marks in marks for path in group_marks.paths]
+
+
+@pytest.fixture
+def album(tmp_path, pictures):
+    made = Album(tmp_path, pictures)
+    yield made
+    made.collection.close()
+
+
+def test_a_rule_keeps_the_largest_and_leaves_crops_unless_asked(album):
+    assert album.marked() == ["album/small.jpg", "phone/old.jpg"]
+    assert album.marked(crops=True) == ["album/small.jpg", "phone/crop.jpg", "phone/old.jpg"]
+
+
+def test_a_rule_keeps_the_oldest_by_file_time_but_a_crop_does_not_replace_its_picture(album):
+    assert album.marked("oldest") == ["album/large.jpg", "album/small.jpg"]
+    assert album.marked("oldest", crops=True) == ["album/large.jpg", "album/small.jpg"]
+
+
+def test_the_time_a_picture_was_taken_counts_before_file_times(tmp_path, pictures):
+    album = Album(tmp_path, pictures, taken=["phone/old.jpg", "album/large.jpg"])
+    assert album.marked("oldest") == ["album/large.jpg", "phone/old.jpg"]  # 2030 and 2010; the other files: 1970
+    album.collection.close()
+
+
+def test_a_rule_keeps_all_pictures_of_a_folder_and_marks_none_if_it_has_none(album):
+    assert album.marked("album") == ["phone/old.jpg"]
+    assert album.marked("phone") == ["album/large.jpg", "album/small.jpg"]
+
+    with pytest.raises(InputError, match="Give largest, oldest or a folder with pictures"):
+        album.marked("newest")
+
+
+def test_pictures_in_reference_folders_are_never_marked(album):
+    assert album.marked(references=["phone"], crops=True) == ["album/small.jpg"]
+    assert album.marked(references=["phone", "album"]) == []
+    assert album.marked("oldest", references=["album/large.jpg"]) == ["album/small.jpg"]
+    with pytest.raises(InputError, match="has no pictures from"):
+        album.marked(references=["albun"])
+
+
+def test_the_last_copy_is_never_marked(album):
+    groups = album.collection.duplicates("same", workers=1)
+    for rule in ("largest", "oldest", "album", "phone"):
+        assert len(album.marked(rule, groups=groups, crops=True)) < 4
+    for name in ("album/large.jpg", "phone/old.jpg", "phone/crop.jpg"):
+        (album.folder / name).unlink()  # the collection does not know yet
+    for rule in ("largest", "oldest", "album", "phone"):
+        assert "album/small.jpg" not in album.marked(rule, groups=groups, crops=True)
+    (album.folder / "album/small.jpg").unlink()
+    assert album.marked(groups=groups, crops=True) == []
+
+
+def test_copies_of_a_removed_picture_are_not_marked(album):
+    groups = album.collection.duplicates("same", workers=1)
+    album.collection.remove(album.folder / "album/large.jpg")
+    assert album.collection.mark_duplicates(groups) == [([], [])]
+
+
+def test_a_rule_marks_all_but_one_path_of_identical_files(album):
+    for name, days in (("album/again.jpg", 1), ("phone/again.jpg", 40)):
+        shutil.copy(album.folder / "album/large.jpg", album.folder / name)
+        os.utime(album.folder / name, (days * 86_400,) * 2)
+    album.collection.refresh(workers=1)
+    assert album.marked("oldest", tier="identical") == ["album/large.jpg", "phone/again.jpg"]
+    assert album.marked("phone", tier="identical") == ["album/again.jpg", "album/large.jpg"]
+    assert album.marked("phone", ["album/large.jpg"], "identical") == ["album/again.jpg"]
+
+
+def test_similar_pictures_are_marked_without_alignment(collection):
+    groups = collection.duplicates("alike", workers=1)
+    marks = collection.mark_duplicates(groups)
+    assert [len(group.items) - 1 for group in groups] == [len(one.items) for one in marks]
+    assert all(group.items[0] not in one.items for group, one in zip(groups, marks, strict=True))

@@ -522,6 +522,8 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
 
     def groups(route):
         group = {"id": "same-1", "tier": "same", "why": "the same photo", "items": both, "distances": [0, 0.1]}
+        captions = ["largest", "smaller copy, 25 % of the pixels"]
+        group["relations"] = [{"caption": caption, "box": None, "mirrored": False} for caption in captions]
         group["keep"] = both[0]["id"]
         found = [] if asked else [group]
         route.fulfill(json={"total": len(found), "offset": 0, "groups": found, "current": True, "job": None})
@@ -531,6 +533,8 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
         route.fulfill(status=202, json=job)
 
     page.route("**/api/v1/duplicates?*", groups)
+    copies = {"items": [both[1]["id"]], "groups": 1, "bytes": 900}
+    page.route("**/api/v1/duplicates/copies", lambda route: route.fulfill(json=copies))
     page.route("**/api/v1/jobs", lambda route: submit(route) if route.request.method == "POST" else route.fallback())
     done = job | {"state": "done", "message": "1 removed from the collection. Their files are kept."}
     page.route("**/api/v1/jobs/77", lambda route: route.fulfill(json=done))
@@ -538,17 +542,14 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
     box = page.get_by_label("Select beach-000.jpg")
     remove = page.get_by_role("button", name="Remove from the collection")
     expect(remove).to_be_hidden()
-    expect(page.locator(".size").first).to_contain_text("Largest: keep320 × 240")
-    expect(page.locator(".size").last).to_have_text("25 % of the pixels160 × 120900 bytes")
-    page.get_by_role("checkbox").first.check()
-    expect(page.get_by_role("alert")).to_be_hidden()
-    box.check()
-    expect(page.get_by_role("alert")).to_have_text("Both are selected: no copy would remain in the collection.")
-    expect(page.locator(".take-out")).to_contain_text("2 pictures selected. 1 group would have no copies left.")
-    shoot(page, "duplicates-none-left-light")
-    page.get_by_role("button", name="Select all but the largest").click()
-    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.locator(".size").first).to_contain_text("Largest320 × 240")
+    expect(page.locator(".size").last).to_have_text("Smaller copy, 25 % of the pixels160 × 120900 bytes")
+    largest = page.locator(".group input").first
+    largest.check()
+    expect(box).to_be_disabled()  # the last copy
+    page.get_by_role("button", name="Select the copies").click()
     expect(box).to_be_checked()
+    expect(largest).to_be_disabled()
     expect(page.locator(".take-out")).to_contain_text("1 picture selected")
     shoot(page, "duplicates-marked-light")
     remove.click()

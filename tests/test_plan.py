@@ -112,6 +112,12 @@ def test_commands_fit_a_new_or_an_existing_collection():
     assert way(plan(own, 1e10)).commands[0] == 'lookalike add FOLDER --recipe "mine = color() | pca(dim=16)"'
 
 
+def test_the_disk_space_includes_the_kinds_that_a_network_recognizes():
+    kinds = recipe_workload(1_000_000, "deep-plain")
+    none = replace(kinds, chain=("color()", *kinds.chain[1:]))
+    assert way(plan(kinds, 1e10)).disk - way(plan(none, 1e10)).disk == 56e6
+
+
 def test_sizes_that_were_never_measured_are_noted():
     notes = " ".join(plan(with_speed(recipe_workload(200_000_000, "deep"), planning.REFERENCE_MACHINE), 1e12).notes)
     assert "nothing above 10,000,000" in notes

@@ -101,6 +101,27 @@ def test_corners_lie_on_the_level_with_the_closest_patch_size():
     assert np.all(found[0].widths <= 1.2 * PATCH)
 
 
+def test_a_corner_is_found_at_twice_the_scale_if_the_picture_is_twice_as_large():
+    def corners(picture):
+        """Columns: x and y of the picture, width of the patch, all in pixels of the picture."""
+        found = [
+            np.column_stack([points.places * picture.shape[::-1], points.widths * picture.shape[1] / points.width])
+            for points in detect_corners(picture)
+        ]
+        return np.concatenate(found)
+
+    noise = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (40, 40), dtype=np.uint8), (0, 0), 1)
+    picture = cv2.normalize(cv2.resize(noise, (120, 120), interpolation=cv2.INTER_CUBIC), None, 0, 255, cv2.NORM_MINMAX)
+    small, large = corners(picture), corners(cv2.resize(picture, (240, 240), interpolation=cv2.INTER_CUBIC))
+    small = small[small[:, 2] < 12 * 3.5]  # at larger scales, the doubled scale is not searched
+    twice = [
+        np.any((np.hypot(*(large[:, :2] - 2 * row[:2]).T) < 3) & (abs(np.log2(large[:, 2] / row[2]) - 1) < 0.3))
+        for row in small
+    ]
+    assert len(small) > 30
+    assert np.mean(twice) > 0.8
+
+
 def test_the_number_of_corners_is_limited_to_the_strongest(monkeypatch):
     monkeypatch.setattr("lookalike.features.points.MAX_CORNERS", 100)
     noise = np.random.default_rng(0).integers(0, 256, (256, 384), dtype=np.uint8)

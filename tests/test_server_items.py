@@ -47,6 +47,23 @@ def test_the_collection_is_summarised(service):
     assert seen["limits"]["upload_bytes"] == 64 * 2**20
 
 
+def test_an_item_has_the_metadata_of_its_camera(shelf, tmp_path):
+    (tmp_path / "new").mkdir()
+    exif = Image.Exif()
+    exif[0x0110] = "NIKON D90"
+    exif.get_ifd(0x8769)[0x829D] = 5.6
+    Image.new("RGB", (60, 40), (200, 90, 30)).save(tmp_path / "new" / "photo.jpg", exif=exif)
+    own = copy_shelf(shelf, tmp_path)
+    with Collection(own) as collection:
+        plain = next(collection.items()).id
+        collection.add(tmp_path / "new", workers=1)
+        taken = collection.find(str(tmp_path / "new" / "photo.jpg"))
+    with running(own) as service:
+        found = service.get(f"/items/{taken:016x}")["exif"]
+        assert (found["camera"], found["aperture"], found["iso"]) == ("NIKON D90", 5.6, None)
+        assert set(service.get(f"/items/{plain:016x}")["exif"].values()) == {None}
+
+
 def test_kinds_of_an_item_are_listed_likeliest_first(shelf, tmp_path):
     own = copy_shelf(shelf, tmp_path)
     with Collection(own) as collection:

@@ -200,6 +200,15 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     assert len(group["items"]) == len(group["distances"]) > 1
     assert group["keep"] == max(group["items"], key=lambda item: (item["width"] * item["height"], item["bytes"]))["id"]
     ids = [item["id"] for item in group["items"]]
+    assert group["relations"][0] == {"caption": "largest", "box": None, "mirrored": False}
+    marked = service.post("/duplicates/copies", {"tier": "alike"})
+    assert (set(ids) & set(marked["items"]), marked["groups"]) == (set(ids[1:]), found["total"])
+    assert marked["bytes"] > 0
+    sources = service.get("/collection")["sources"]
+    kept = service.post("/duplicates/copies", {"tier": "alike", "keep": "oldest", "references": sources})
+    assert kept == {"items": [], "groups": 0, "bytes": 0}
+    for keep in ("/etc", "~\0", ""):
+        error(service.client.post("/api/v1/duplicates/copies", json={"keep": keep}), 422, "input")
     saved = service.get("/duplicates/export", params={"tier": "alike"})
     assert len(saved) == found["total"]
     assert [(item["id"], item["distance"]) for item in saved[0]["items"]] == list(
@@ -315,6 +324,7 @@ def test_each_request_needs_its_role(shelf, tmp_path, more, quick):
         ("POST", "/jobs", {"kind": "map"}, "judge"),
         ("POST", "/jobs", {"kind": "classify"}, "judge"),
         ("POST", "/duplicates/dismiss", {"items": ["0" * 16]}, "judge"),
+        ("POST", "/duplicates/copies", {}, "manage"),
         ("GET", "/jobs", None, "view"),
         ("GET", "/duplicates?tier=identical", None, "view"),
         ("GET", "/duplicates/tiers", None, "view"),

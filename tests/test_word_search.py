@@ -5,12 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lookalike import Collection, Filter
 from lookalike.classes import Words
+from lookalike.classes.words import plurals, singulars
 from lookalike.errors import InputError
 from lookalike.features.kinds import encode_kinds
 from lookalike.store.items import Item
+from lookalike.text import split_words
 from towers import KINDS, PIXELS
 
 DOG, CAT, TIGER, BUS = 207, 281, 292, 779  # golden retriever, tabby, tiger, school bus
@@ -64,6 +68,24 @@ def test_a_word_finds_the_kinds_below_it(collection):
     assert found(collection, "retriever")[0] == 1
 
 
+def test_the_best_pictures_of_several_segments_are_found(collection):
+    store, random = collection._store, np.random.default_rng(1)
+    for start in range(100, 500, 100):
+        ids = np.arange(start, start + 100)
+        P = np.full((100, 1000), 1e-5, np.float32)
+        P[:, DOG], P[:, BUS] = random.permuted(np.linspace(0.1, 0.9, 100)), 0.05
+        with store.writer(), store.transaction():
+            store.items.add([Item(int(i), [], 1, 1, 1, "jpeg", 0.0, None) for i in ids])
+        with store.writer():
+            rows = store.vectors.write(collection._spaces.kinds.name, ids, encode_kinds(P))
+            with store.transaction():
+                store.vectors.commit(rows)
+    everything = found(collection, "retriever", k=1000)
+    assert len(everything) > 400
+    for k in (1, 7, 150):
+        assert found(collection, "retriever", k=k) == everything[:k]
+
+
 def test_scores_are_best_first_and_pictures_without_a_match_are_left_out(collection):
     results = collection.search(words="tiger")
     scores = [result.score for result in results]
@@ -78,6 +100,64 @@ def test_names_of_files_and_folders_count_as_words(collection):
     assert collection.understand("garden party")[0].paths == 1
     with pytest.raises(InputError, match="'photosx' is unknown"):
         found(collection, "photosx")
+
+
+def place(collection, *paths, source="/photos"):
+    """Add pictures 11, 12, … with these paths, and without kinds."""
+    store = collection._store
+    with store.writer(), store.transaction():
+        store.items.add_source(source)
+        store.items.add([Item(item, [], 1, 1, 1, "jpeg", 0.0, None) for item, _ in enumerate(paths, 11)])
+        store.items.link([(path, 1, 1, item) for item, path in enumerate(paths, 11)])
+
+
+def paths_with(collection, words):
+    return [meaning.paths for meaning in collection.understand(words)]
+
+
+def test_folders_above_a_source_do_not_count_as_words(collection):
+    place(
+        collection, "/home/anna/tigers/trip/a.jpg", "/home/anna/tigers/trip/anna.jpg", source="/home/anna/tigers/trip"
+    )
+    assert paths_with(collection, "anna") == [1]
+    assert paths_with(collection, "tigers") == [0]
+    assert paths_with(collection, "trips") == [2]
+    assert paths_with(collection, "dogs") == [1]
+
+
+def test_only_file_names_count_in_a_list_of_paths(collection):
+    place(collection, "/disk/wolves/a.jpg", "/disk/b/wolf.jpg", source="/home/anna/list.txt")
+    assert paths_with(collection, "wolf") == [1]
+
+
+def test_accents_plurals_and_hyphens_do_not_matter_in_paths(collection):
+    place(collection, "/photos/Strände/Größe.jpg", "/photos/T-Shirts_3.jpg", "/photos/stories/red-car.jpg")
+    for words, n in {"grosse": 1, "STRÄNDE": 1, "strande": 1, "t-shirt": 1, "story": 1, "cars": 1}.items():
+        assert sum(paths_with(collection, words)) == n, words
+    assert paths_with(collection, "shirt story") == [1, 1]
+    assert sum(paths_with(collection, "3")) == 0
+
+
+def test_copies_of_a_picture_count_once(collection):
+    place(collection, "/photos/sand/1.jpg")
+    with collection._store.writer(), collection._store.transaction():
+        collection._store.items.link([("/photos/more sand/1.jpg", 1, 1, 11)])
+    assert paths_with(collection, "sand") == [1]
+
+
+def test_the_words_of_removed_pictures_are_found_again_after_an_undo(collection):
+    removed = collection.remove(6)
+    assert paths_with(collection, "dogs") == [0]
+    collection.undo(removed.action)
+    assert paths_with(collection, "dogs") == [1]
+
+
+@given(st.text("abchimnosxyzé", min_size=1), st.text("abchimnosxyzé", min_size=1))
+def test_words_match_if_they_have_a_form_in_common(word, other):
+    """Searches use the plurals of the forms of a word, because only the words themselves are stored."""
+    assert all(word in singulars(plural) for plural in plurals(word))
+    assert all(word in plurals(singular) for singular in singulars(word))
+    assert split_words(word) == split_words(split_words(word)[0])
 
 
 def test_labels_outrank_the_network(collection):
@@ -146,6 +226,8 @@ def test_completions_are_labels_folders_and_kinds(collection):
     collection.classes.add("tiger cub", [1])
     assert collection.complete("tig")[:2] == ["tiger cub", "tiger"]
     assert "garden party" in collection.complete("garde")
+    assert collection.complete("Garden P")[0] == "garden party"
+    assert "hotdog_7.jpg" not in collection.complete("hotd")
     assert collection.complete(" ") == []
 
 

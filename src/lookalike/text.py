@@ -1,8 +1,9 @@
-"""Formatting of paths, counts, sizes and durations, parsing of counts, sizes and durations, and words for messages."""
+"""Formatting of paths, counts, sizes and durations, parsing of counts, sizes and durations, and the words of a text."""
 
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +32,21 @@ def many(n: int, one: str, several: str | None = None) -> str:
     ('1 group', '2,000 pictures', '0 classes')
     """
     return f"{n:,} {one if n == 1 else several or one + 's'}"
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, without accents; anything but letters separates words.
+
+    The catalogue stores these words, so a change needs a migration that rebuilds its word tables.
+
+    >>> split_words("Café_2024/Größe-12.JPG")
+    ['cafe', 'grosse', 'jpg']
+    """
+    text = text.casefold()
+    if not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M")).casefold()
+    return re.findall(r"[^\W\d_]+", text)
 
 
 def either(words: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from lookalike.collection.indexes import installed_bytes
 from lookalike.errors import InputError
 from lookalike_bench.tables import Cell
 
-VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-contrib-python-headless")
+VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-python-headless")
 """Packages whose versions can change results."""
 
 RENAMED = {

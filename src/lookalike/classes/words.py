@@ -277,6 +277,16 @@ def singulars(plural: str) -> list[str]:
     return [plural.removesuffix(end) + new for end, new in ENDINGS if plural.endswith(end) and plural != end]
 
 
+def plurals(singular: str) -> list[str]:
+    """Return the words that `singulars` reduces to this one.
+
+    >>> plurals("glass"), plurals("story")
+    (['glasses'], ['storys', 'stories'])
+    """
+    words = [singular.removesuffix(new) + end for end, new in ENDINGS if singular.endswith(new)]
+    return [word for word in words if singular in singulars(word)]
+
+
 @dataclass(frozen=True)
 class _Word:
     """A word of a text: its place, and its letters and digits without accents."""

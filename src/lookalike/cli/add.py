@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 else:
     names = Lazy("lookalike.collection")
 
+Ocr = Annotated[bool, typer.Option("--ocr", help="Also read the text in pictures, for words. About 1 s per picture.")]
+
 SHOWN_CLASSES = 12
 """Maximum number of classes listed after an add."""
 
@@ -31,6 +33,7 @@ def add(
         list[str] | None,
         typer.Option("--recipe", help="Recipe, or NAME = SPEC | SPEC; repeatable. See lookalike recipes."),
     ] = None,
+    ocr: Ocr = False,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
@@ -45,9 +48,10 @@ def add(
     Examples:
       lookalike add ~/Pictures
       lookalike -c work.lookalike add photos/ more.tar --recipe deep --recipe color
+      lookalike add ~/Screenshots --ocr
     """
     with opened(where, create=True, wait=wait) as collection, bars() as progress:
-        report = collection.add(*sources, recipes=recipe, progress=progress, workers=workers)
+        report = collection.add(*sources, recipes=recipe, progress=progress, workers=workers, ocr=ocr)
     return _print_report(report, json)
 
 
@@ -56,6 +60,7 @@ def refresh(
     roots: Annotated[
         list[str] | None, typer.Argument(metavar="SOURCE", help="Sources to check. Default: all sources added so far.")
     ] = None,
+    ocr: Ocr = False,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
@@ -71,7 +76,7 @@ def refresh(
       lookalike refresh ~/Pictures/2024
     """
     with opened(where, wait=wait) as collection, bars() as progress:
-        report = collection.refresh(*roots or (), progress=progress, workers=workers)
+        report = collection.refresh(*roots or (), progress=progress, workers=workers, ocr=ocr)
     return _print_report(report, json)
 
 

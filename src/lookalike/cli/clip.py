@@ -1,16 +1,19 @@
 """`lookalike clip`: create a space for a network of pictures and texts, such as CLIP."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Wait, Where, opened
 from lookalike.cli.output import print_json, print_line, print_note
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
-    from lookalike.collection import ClipReport
+    from lookalike.collection import clip as networks
+else:
+    networks = Lazy("lookalike.collection.clip")
 
 
 def clip(
@@ -64,7 +67,7 @@ def clip(
     """Create a space for your own CLIP, SigLIP or MobileCLIP.
 
     Both parts of the network are ONNX files. They are loaded, and the dimensions of their vectors compared. With
-    --picture and --words, the words must fit the picture better than other words; otherwise, no space is created.
+    --picture and --words, the words must fit the picture better than other words; otherwise, nothing is created.
 
     The next lookalike refresh computes the vectors of the pictures. The files must stay where they are.
 
@@ -73,23 +76,24 @@ def clip(
       lookalike clip image.onnx text.onnx tokenizer.json --picture dog.jpg --words dog
       lookalike clip image.onnx text.onnx tokenizer.json --size 256 --mean 0 --scale 255 --pad 0
     """
-    given = {"mean": _numbers("--mean", mean), "scale": _numbers("--scale", scale)}
+    given: dict[str, Any] = {"mean": _numbers("--mean", mean), "scale": _numbers("--scale", scale)}
+    network = networks.load_clip(  # before the collection is created
+        image,
+        text,
+        tokenizer,
+        name=name,
+        size=size,
+        template=template,
+        length=length,
+        pad=pad,
+        image_output=image_output,
+        text_output=text_output,
+        picture=picture,
+        words=words,
+        **{option: value for option, value in given.items() if value is not None},
+    )
     with opened(where, create=True, wait=wait) as collection:
-        report = collection.add_clip(
-            image,
-            text,
-            tokenizer,
-            name=name,
-            size=size,
-            template=template,
-            length=length,
-            pad=pad,
-            image_output=image_output,
-            text_output=text_output,
-            picture=picture,
-            words=words,
-            **{option: value for option, value in given.items() if value is not None},
-        )
+        report = collection.add_loaded_clip(network)
         empty = not len(collection)
     if json:
         print_json(dataclasses.asdict(report))
@@ -101,7 +105,7 @@ def clip(
     return 0
 
 
-def _print_report(report: "ClipReport") -> None:
+def _print_report(report: "networks.ClipReport") -> None:
     print_line(f"{report.space}: {report.dim:,} dimensions.")
     for spec in report.chain:
         print_line(f"  {spec}")

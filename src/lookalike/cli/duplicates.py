@@ -1,6 +1,5 @@
 """`lookalike duplicates`: groups of duplicates as text, JSON or a page. It never deletes anything."""
 
-import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,9 +12,10 @@ from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
+    from lookalike import collection as library
     from lookalike.collection import Group, Item
 else:
-    show, types = Lazy("lookalike.show"), Lazy("lookalike.types")
+    show, types, library = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 app = typer.Typer(name="duplicates", rich_markup_mode=None)
 
@@ -41,6 +41,23 @@ def duplicates(
         str | None,
         typer.Option("--html", metavar="FILE", help="Also write an HTML page: these groups, then identical files."),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="RULE",
+            help="Mark all copies but the largest, the oldest, or those in a folder: largest, oldest or FOLDER.",
+        ),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reference", metavar="FOLDER", help="With --keep: never mark pictures in this folder; repeatable."
+        ),
+    ] = None,
+    crops: Annotated[
+        bool, typer.Option("--crops", help="With --keep: also mark crops of a picture that is kept.")
+    ] = False,
     workers: Workers = None,
     json: Json = False,
     *,
@@ -54,19 +71,29 @@ def duplicates(
     brightness. edited: a mirrored, slightly rotated or overlaid copy. alike: pictures that are unusually close to each
     other in a space.
 
+    With --keep, an x marks the copies that the rule does not keep. The oldest is the one that was taken or, if that is
+    unknown, modified first. A copy is marked only if a picture that shows the same is kept and its file exists, so the
+    last copy is never marked.
+
     \b
     Examples:
       lookalike duplicates
-      lookalike duplicates --tier identical --json
+      lookalike duplicates --keep oldest --reference ~/Pictures/album
+      lookalike duplicates --tier identical --keep ~/Pictures --json
       lookalike duplicates --tier alike --html alike.html
       lookalike duplicates dismiss a.jpg b.jpg
     """
     if ctx.invoked_subcommand is not None:
         return 0
+    if keep is None and (reference or crops):
+        raise InputError("--reference and --crops need a rule. Add --keep largest, --keep oldest or --keep FOLDER.")
     if html is not None:
         show.check_place(html)
     with opened(where) as collection, bars(lines=True) as progress:
+        if keep is not None:
+            collection.mark_duplicates([], keep, reference or [])  # checks the folders before the search
         groups = collection.duplicates(tier, space=space, filter=filter, progress=progress, workers=workers)
+        marks = [] if keep is None else collection.mark_duplicates(groups, keep, reference or [], crops=crops)
         items = collection.get([item for group in groups for item in group.items])
         find_copies = tier != "identical" and (html is not None or not json)
         copies = collection.duplicates("identical", filter=filter) if find_copies else []
@@ -78,13 +105,17 @@ def duplicates(
             f"Not compared: {many(groups.without_detail, 'picture')} with too little detail, such as nearly black ones."
             " Of these, only identical files are duplicates."
         )
+    marked = {path for group_marks in marks for path in group_marks.paths}
     if json:
-        print_json({"groups": [_describe(group, items) for group in groups], "without_detail": groups.without_detail})
+        found = {"groups": [_describe(group, items) for group in groups], "without_detail": groups.without_detail}
+        print_json(found if keep is None else found | {"marked": sorted(marked)})
         return 0
     for group in groups:
-        _print_group(group, items)
+        _print_group(group, items, marked if keep is not None else None)
     counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
     print_note(counts if groups else "No duplicates found.")
+    if groups and keep is not None:
+        print_note(f"Marked with x: {many(len(marked), 'file')}. Nothing was deleted. For a list of paths, use --json.")
     if copies:
         print_note(f"Also at several paths: {many(len(copies), 'picture')}. See: lookalike duplicates --tier identical")
     return 0
@@ -122,13 +153,18 @@ def dismiss(
     return 0
 
 
-def _print_group(group: "Group", items: "dict[int, Item]") -> None:
+def _print_group(group: "Group", items: "dict[int, Item]", marked: set[str] | None) -> None:
+    """Print a group; with `marked`, the paths that a rule marked have an x."""
     print_line(f"{group.id}: {group.why}")
-    for item, distance in zip(group.items, group.distances, strict=True):
+    captions = library.describe_copies(group, items)
+    width = max(map(len, captions))
+    for item, distance, caption in zip(group.items, group.distances, captions, strict=True):
         found = items[item]
         for path in found.paths if group.tier == "identical" else found.paths[:1]:
+            mark = "" if marked is None else "x " if path in marked else "  "
             size = f"{found.width}x{found.height}"
-            print_line(f"  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {show_path(path)}")
+            about = f"{caption:<{width}}  " if caption else ""
+            print_line(f"{mark}  {distance:.4f}  {size:>11}  {human_bytes(found.bytes):>9}  {about}{show_path(path)}")
 
 
 def _item(collection: "Collection", image: str) -> int:
@@ -142,6 +178,7 @@ def _item(collection: "Collection", image: str) -> int:
 
 
 def _describe(group: "Group", items: "dict[int, Item]") -> dict[str, Any]:
+    captions = library.describe_copies(group, items)
     members = [
         {
             "id": types.format_id(item),
@@ -150,17 +187,29 @@ def _describe(group: "Group", items: "dict[int, Item]") -> dict[str, Any]:
             "height": items[item].height,
             "bytes": items[item].bytes,
             "distance": distance,
+            "relation": caption,
         }
-        for item, distance in zip(group.items, group.distances, strict=True)
+        for item, distance, caption in zip(group.items, group.distances, captions, strict=True)
     ]
-    return {**dataclasses.asdict(group), "items": members} | {"distances": group.distances}
+    return {
+        "id": group.id,
+        "tier": group.tier,
+        "items": members,
+        "distances": group.distances,
+        "why": group.why,
+    }
 
 
 def _write_page(tier: str, tiers: list[list["Group"]], items: "dict[int, Item]", target: str) -> Any:
     sections = []
     for groups in tiers:
         for group in groups[:PAGE_GROUPS]:
-            tiles = [_tile(items[item], number == 0) for number, item in enumerate(group.items)]
+            tiles = [
+                _tile(items[item], caption, number == 0)
+                for number, (item, caption) in enumerate(
+                    zip(group.items, library.describe_copies(group, items), strict=True)
+                )
+            ]
             sections.append((f"{group.id}: {group.why}", tiles))
         if len(groups) > PAGE_GROUPS:
             print_note(f"The page shows the first {PAGE_GROUPS} of {len(groups):,} groups ({groups[0].tier}).")
@@ -168,9 +217,11 @@ def _write_page(tier: str, tiers: list[list["Group"]], items: "dict[int, Item]",
     return show.write_sections(title, sections, target)
 
 
-def _tile(item: "Item", first: bool) -> "show.Tile":
-    """Return a picture with its size and paths; the first of a group is framed."""
+def _tile(item: "Item", caption: str, first: bool) -> "show.Tile":
+    """Return a picture with its caption, size and paths; the first of a group is framed."""
     lines = [f"{item.width}×{item.height}, {human_bytes(item.bytes)}", *item.paths[:PAGE_PATHS]]
+    if caption:
+        lines.insert(0, caption)
     if len(item.paths) > PAGE_PATHS:
         lines.append(f"and {len(item.paths) - PAGE_PATHS} more")
     return show.Tile(next(iter(item.paths), None), "\n".join(lines), "right" if first else None)

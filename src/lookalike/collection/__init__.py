@@ -4,6 +4,7 @@ Operations:
 
     adding          add and refresh: from files to items and vectors
     other_files     count the files of types that are not read
+    picture_text    read the text in pictures
     searching       search, locate the match in a picture, explain the influence of negatives
     words           search by words: kinds of pictures, the user's own words, example pictures
     likelihood      the probability that a result is right
@@ -12,6 +13,7 @@ Operations:
     class_model     the classes in memory
     history         undo of removals
     duplicates      groups of duplicates
+    copies          what each picture of a group is, and which copies to mark
     fitting         fit spaces and features, keep them up to date
     clip            a space for a network of pictures and texts
     calibration     choose the options of a transform

@@ -8,7 +8,10 @@ from .classes import ClassView as ClassView
 from .classes import LabelReport as LabelReport
 from .classes import PredictionCounts as PredictionCounts
 from .clip import ClipReport as ClipReport
+from .clip import load_clip as load_clip
 from .collection import Collection as Collection
+from .copies import Marked as Marked
+from .copies import describe_copies as describe_copies
 from .duplicates import Group as Group
 from .duplicates import Groups as Groups
 from .duplicates import Tier as Tier

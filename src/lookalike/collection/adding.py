@@ -24,6 +24,7 @@ from lookalike.collection.classes import Classes
 from lookalike.collection.fitting import FIT_MIN, fit_features, update_spaces
 from lookalike.collection.neighbours import load_graph, update_smoothed
 from lookalike.collection.other_files import OtherFiles
+from lookalike.collection.picture_text import read_texts
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
 from lookalike.errors import (
@@ -51,6 +52,7 @@ from lookalike.images.sources import (
     split_member,
     walk,
 )
+from lookalike.images.text_reader import TextReader
 from lookalike.images.workers import Known, Outcome, Read, Skip
 from lookalike.recipes import DEFAULT, FALLBACK
 from lookalike.store.directory import Store
@@ -153,6 +155,14 @@ class Adding:
         if report.gone:
             update_smoothed(self._spaces, progress)
         return report
+
+    def read_texts(
+        self, reader: TextReader, sources: Sequence[str], progress: Progress, workers: int | None
+    ) -> list[str]:
+        """Read the text in the pictures of these sources, or of all if none is given; see `picture_text.read_texts`."""
+        present = [source for source in sources or self._store.items.sources() if has_files(source)]
+        entries = partial(walk, present, on_skip=ignore, within=self._allowed())
+        return read_texts(self._store, reader, entries, progress, workers)
 
     def check_added(self, roots: Sequence[str]) -> None:
         """Raise SourceError for a path that was never added and is not inside an added one."""

@@ -5,7 +5,7 @@ The command line and the service use this class and nothing below it.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,8 @@ from lookalike.collection import calibration, clip, export
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
-from lookalike.collection.clip import ClipReport
+from lookalike.collection.clip import Clip, ClipReport
+from lookalike.collection.copies import Marked, mark_copies
 from lookalike.collection.duplicates import Group, Groups, Tier, count_groups, find_groups, known_groups, with_items
 from lookalike.collection.evaluation import StepQuality, score_steps
 from lookalike.collection.executor import Executor
@@ -47,6 +48,7 @@ from lookalike.collection.words import Meaning, complete, kinds_of, search_words
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
+from lookalike.images.text_reader import TextReader
 from lookalike.store.actions import Action, Changed
 from lookalike.store.backup import BackupReport
 from lookalike.store.backup import make_backup as backup
@@ -118,32 +120,47 @@ class Collection:
         recipes: str | Sequence[str] | None = None,
         progress: Progress | None = None,
         workers: int | None = None,
+        ocr: bool = False,
     ) -> Report:
         """Add folders, archives, lists or single files. Known files that have not changed cost one `stat` call.
 
         `recipes` are names (see `lookalike.recipes`) or new pipelines, `"name = spec | spec"`; by default the existing
-        spaces. After a crash, the same call resumes where it stopped.
+        spaces. `ocr` also reads the text in these pictures, for searches by words; this takes about a second per
+        picture. After a crash, the same call resumes where it stopped.
         """
         if not sources:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
         started = time.monotonic()
         paths = [absolute(source) for source in sources]
         walk(paths, on_skip=ignore)  # raises an error for a missing source before anything is stored
+        reader = TextReader() if ocr else None
         with self._store.writer(self.wait_s):
             report = self._adding.add(paths, recipes, progress or silent, workers)
+            if reader is not None:
+                report.notes += self._adding.read_texts(reader, paths, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
-    def refresh(self, *roots: str | Path, progress: Progress | None = None, workers: int | None = None) -> Report:
+    def refresh(
+        self,
+        *roots: str | Path,
+        progress: Progress | None = None,
+        workers: int | None = None,
+        ocr: bool = False,
+    ) -> Report:
         """Check these sources, by default all, for new, changed, moved and missing files.
 
-        If a source is missing or empty, its pictures are kept, with a note: its disk may not be mounted.
+        If a source is missing or empty, its pictures are kept, with a note: its disk may not be mounted. `ocr` also
+        reads the text in pictures in which it was not read before (see `add`).
         """
         started = time.monotonic()
         paths = [absolute(root) for root in roots]
         self._adding.check_added(paths)
+        reader = TextReader() if ocr else None
         with self._store.writer(self.wait_s):
             report = self._adding.refresh(paths, progress or silent, workers)
+            if reader is not None:
+                report.notes += self._adding.read_texts(reader, paths, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
 
@@ -174,13 +191,11 @@ class Collection:
         must fit the picture better than some others. If a check fails, InputError is raised and no space is created.
         The vectors of the pictures are computed by the next `add` or `refresh`.
         """
-        if (picture is None) != (words is None):
-            raise InputError("Give both a picture and the words that describe it, or neither.")
-        recipe = clip.clip_recipe(
-            name,
+        network = clip.load_clip(
             image,
             text,
             tokenizer,
+            name=name,
             size=size,
             mean=mean,
             scale=scale,
@@ -189,11 +204,17 @@ class Collection:
             pad=pad,
             image_output=image_output,
             text_output=text_output,
+            picture=picture,
+            words=words,
+            store=self._store,
         )
-        with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
-            (space,) = self._spaces.create([recipe])
-            cosines = {} if picture is None or words is None else clip.check_words(space, picture, words)
-            return ClipReport(name, space.specs, space.chain.feature.dim, cosines)
+        return self.add_loaded_clip(network)
+
+    def add_loaded_clip(self, network: Clip) -> ClipReport:
+        """Create the space of a network that `lookalike.collection.load_clip` has loaded and checked."""
+        with self._store.writer(self.wait_s):
+            self._spaces.create([network.recipe], checked=True)
+        return network.report
 
     def remove_space(self, name: str) -> None:
         """Remove a space with its vectors and its model, and the vectors of its feature if no other space uses them.
@@ -613,6 +634,23 @@ class Collection:
     def count_duplicates(self, *, space: str | None = None) -> dict[Tier, int | None]:
         """The number of cached groups of each tier; None for a tier that was never computed."""
         return count_groups(self._spaces, space)
+
+    def mark_duplicates(
+        self,
+        groups: Sequence[Group],
+        keep: str | Path = "largest",
+        references: Iterable[str | Path] = (),
+        *,
+        crops: bool = False,
+    ) -> list[Marked]:
+        """For each of these groups, the copies to remove by a rule, as ids and paths; nothing is removed.
+
+        `keep` is "largest", "oldest" (by the time the pictures were taken or, if unknown, modified) or a folder: all
+        pictures below it are kept, and groups without any are left alone. Pictures below a folder of `references` are
+        never marked. A copy is marked only if a picture with an existing file is kept that shows the same. A crop is
+        marked only with `crops`, if a kept picture shows all of it.
+        """
+        return mark_copies(self._store, groups, keep, references, crops=crops)
 
     def group_lines(
         self,

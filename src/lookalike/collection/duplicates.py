@@ -12,10 +12,10 @@ common; complete linkage would separate two crops of one photo that do not overl
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
 from lookalike.images.edited_copy import EDITED, Edit, edited_difference, find_edits
+from lookalike.images.relation import ITSELF, WHOLE, Relation, relate
 from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, aspect, detail, difference_at, shrink
 from lookalike.images.sources import locate
 from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
@@ -113,27 +114,34 @@ class Group:
     items: list[int]
     distances: list[float]  # squared, from the centre of the group, which may have been removed
     why: str
+    relations: list[Relation | None]  # of each picture to the first one; None if the pixels were not aligned
 
     def among(self, known: Container[int]) -> "Group | None":
         """The group without items that are not in `known`; None if too few remain."""
-        remaining = [pair for pair in zip(self.items, self.distances, strict=True) if pair[0] in known]
+        remaining = [place for place, item in enumerate(self.items) if item in known]
         if len(remaining) < (1 if self.tier == "identical" else 2):
             return None
-        return Group(
-            self.id, self.tier, [item for item, _ in remaining], [distance for _, distance in remaining], self.why
-        )
+        group = self._only(remaining)
+        return group if remaining[0] == 0 else replace(group, relations=[None] * len(remaining))
 
     def without(self, rejected: set[Pair]) -> "Group | None":
         """The group without items that form a `rejected` pair with an earlier item; None if too few remain."""
         if self.tier == "identical":
             return None if (self.items[0], self.items[0]) in rejected else self
         kept: list[int] = []
-        for item in self.items:
-            if not any((min(item, other), max(item, other)) in rejected for other in kept):
-                kept.append(item)
-        distances = dict(zip(self.items, self.distances, strict=True))
-        group = Group(self.id, self.tier, kept, [distances[item] for item in kept], self.why)
-        return group if len(kept) > 1 else None
+        for place, item in enumerate(self.items):
+            if not any(_pair(item, self.items[other]) in rejected for other in kept):
+                kept.append(place)
+        return self._only(kept) if len(kept) > 1 else None
+
+    def _only(self, places: Sequence[int]) -> "Group":
+        """The group with only the items at these places."""
+        return replace(
+            self,
+            items=[self.items[place] for place in places],
+            distances=[self.distances[place] for place in places],
+            relations=[self.relations[place] for place in places],
+        )
 
 
 def find_groups(
@@ -174,8 +182,15 @@ def known_groups(spaces: Spaces, tier: Tier, space: str | None) -> tuple[Groups,
     cached = store.derived.read("duplicates", tier, chosen.name)
     if cached is None or not isinstance(cached.value, dict):  # a list: version 0.1 grouped pictures without detail
         return None
-    groups = Groups((Group(**group) for group in cached.value["groups"]), cached.value["without_detail"])
+    if not all("relations" in group for group in cached.value["groups"]):  # an older version grouped them
+        return None
+    groups = Groups(map(_read_group, cached.value["groups"]), cached.value["without_detail"])
     return _without_rejected(store, groups), cached.version == _cache_key(chosen, tier)
+
+
+def _read_group(saved: dict[str, Any]) -> Group:
+    relations = [None if found is None else Relation(tuple(found[0]), *found[1:]) for found in saved["relations"]]
+    return Group(**saved | {"relations": relations})
 
 
 def count_groups(spaces: Spaces, space: str | None = None) -> dict[Tier, int | None]:
@@ -207,7 +222,7 @@ def _choose_space(spaces: Spaces, name: str | None) -> Space:
 
 
 def _cache_key(space: Space, tier: Tier) -> str:
-    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, EDITED, MIN_DETAIL, GROUP_ORDER)
+    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, EDITED, MIN_DETAIL, GROUP_ORDER, WHOLE)
 
 
 def _without_rejected(store: Store, groups: Groups) -> Groups:
@@ -221,7 +236,7 @@ def _find_identical(store: Store, among: Ids | None) -> Groups:
     """Items at more than one path, most paths first."""
     copies, allowed = store.items.copies(), None if among is None else set(among.tolist())
     return Groups(
-        Group(f"identical-{format_id(item)}", "identical", [item], [0.0], f"the same file at {count} paths")
+        Group(f"identical-{format_id(item)}", "identical", [item], [0.0], f"the same file at {count} paths", [None])
         for item, count in copies.items()
         if allowed is None or item in allowed
     )
@@ -248,19 +263,28 @@ def _find(space: Space, tier: Tier, among: Ids | None, progress: Progress, worke
     near = choose_search(ids, index.vectors, radius, progress)
     with PhotoComparison(ids, store.items.first_paths, workers, edited=tier == "edited") as photos:
         clusters = find_clusters(ids, near, photos.confirm, rejected, prepare=photos.prepare, progress=report)
-        groups = _make_groups(clusters, ids, tier, WHY[tier])
+        groups = _make_groups(clusters, ids, tier, WHY[tier], photos.relations)
         groups.without_detail = photos.without_detail
         return groups
 
 
-def _make_groups(clusters: Iterable["Cluster"], ids: Ids, tier: Tier, why: str) -> Groups:
+def _make_groups(
+    clusters: Iterable["Cluster"],
+    ids: Ids,
+    tier: Tier,
+    why: str,
+    relations: Mapping[tuple[int, int], Relation] | None = None,
+) -> Groups:
     """Convert clusters to groups, with their pictures in the order of `ids`."""
     positions = {item: position for position, item in enumerate(ids.tolist())}
     groups = []
     for cluster in clusters:
         pairs = sorted(zip(cluster.members, cluster.distances, strict=True), key=lambda pair: positions[pair[0]])
         items, distances = [cluster.centre, *(item for item, _ in pairs)], [0.0, *(distance for _, distance in pairs)]
-        groups.append(Group(f"{tier}-{format_id(cluster.centre)}", tier, items, distances, why))
+        related: list[Relation | None] = [None] * len(items)
+        if relations is not None:
+            related = [ITSELF, *(relations[cluster.centre, item] for item in items[1:])]
+        groups.append(Group(f"{tier}-{format_id(cluster.centre)}", tier, items, distances, why, related))
     return Groups(sorted(groups, key=lambda group: (-len(group.items), max(group.distances), group.id)))
 
 
@@ -322,6 +346,8 @@ class PhotoComparison:
         self._shapes = np.full(len(ids), np.nan, np.float32)  # width / height; NaN: not read yet, 0: not comparable
         self._copies: OrderedDict[int, Small] = OrderedDict()
         self._same: dict[tuple[int, int], bool] = {}  # of the pairs given to the last call of `prepare`
+        self.relations: dict[tuple[int, int], Relation] = {}
+        """Of the pairs that are the same photo or an edited copy."""
 
     def __enter__(self) -> "PhotoComparison":
         self._pool.__enter__()
@@ -366,8 +392,10 @@ class PhotoComparison:
         for start in range(0, len(placed), PAIRS_AT_ONCE):
             batch = placed[start : start + PAIRS_AT_ONCE]
             self._read(sorted({item for pair, _ in batch for item in pair} - self._copies.keys()))
-            for (pair, _), same in zip(batch, self._threads.map(self._is_copy, batch), strict=True):
-                self._same[pair] = same
+            for (pair, _), relation in zip(batch, self._threads.map(self._relate, batch), strict=True):
+                self._same[pair] = relation is not None
+                if relation is not None:
+                    self.relations[pair] = relation
             while len(self._copies) > CACHED_COPIES:
                 self._copies.popitem(last=False)
 
@@ -379,17 +407,17 @@ class PhotoComparison:
         places = find_places(ones, others, shapes, other_shapes)
         return [[] if place is None else [Edit(False, 0.0, place)] for place in places]
 
-    def _is_copy(self, placed: tuple[tuple[int, int], list[Edit]]) -> bool:
-        """Whether a pair is the same photo or, if `edited`, an edited copy but not the same photo."""
+    def _relate(self, placed: tuple[tuple[int, int], list[Edit]]) -> Relation | None:
+        """The relation of a pair if it is the same photo or, if `edited`, an edited copy but not the same photo."""
         (one, other), edits = placed
         small, other_small = self._copies.get(one), self._copies.get(other)
         if small is None or other_small is None:
-            return False
+            return None
+        if self._edited and not any(edited_difference(small, other_small, edit) <= EDITED for edit in edits):
+            return None
         plain = (edit.place for edit in edits if not edit.mirrored and not edit.angle)
-        if not self._edited:
-            return any(difference_at(small, other_small, place) <= SAME for place in plain)
-        edited = any(edited_difference(small, other_small, edit) <= EDITED for edit in edits)
-        return edited and all(difference_at(small, other_small, place) > SAME for place in plain)
+        is_same = any(difference_at(small, other_small, place) <= SAME for place in plain)
+        return None if is_same == self._edited else relate(small, other_small, edits)
 
     def _read(self, items: list[int]) -> None:
         """Read the thumbnails and small copies of items."""

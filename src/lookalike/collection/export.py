@@ -18,6 +18,7 @@ from typing import Any, Literal, TextIO, TypeAlias, get_args
 
 import numpy as np
 
+from lookalike.collection.copies import describe_copies
 from lookalike.collection.duplicates import Group
 from lookalike.collection.resolve import ITEMS_BATCH, items_in, items_of, select
 from lookalike.errors import InputError, UnknownNameError
@@ -91,15 +92,20 @@ def check_format(format: str) -> None:
 def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["json", "csv"]) -> Iterator[str]:
     """Groups of duplicates with their items, as `lines` writes them; in CSV, one line per file of a group."""
     if format == "csv":
-        yield _csv_line(["group", "tier", "distance", *COLUMNS])
+        yield _csv_line(["group", "tier", "distance", "relation", *COLUMNS])
         for group, rows in groups:
-            for row in rows:
+            for row, relation in zip(rows, _relations(group, rows), strict=True):
                 for cells in _cells(*row):
-                    yield _csv_line([group.id, group.tier, _distance(group, row[0]), *cells])
+                    yield _csv_line([group.id, group.tier, _distance(group, row[0]), relation, *cells])
         return
     described = (
         {"id": group.id, "tier": group.tier, "why": group.why}
-        | {"items": [describe(item, _labels(records)) | {"distance": _distance(group, item)} for item, records in rows]}
+        | {
+            "items": [
+                describe(item, _labels(records)) | {"distance": _distance(group, item), "relation": relation}
+                for (item, records), relation in zip(rows, _relations(group, rows), strict=True)
+            ]
+        }
         for group, rows in groups
     )
     yield from _array("[", described)
@@ -159,6 +165,10 @@ def _rows(store: Store, items: Iterator[Item], on_item: Callable[[Item], None] |
 
 def _distance(group: Group, item: Item) -> float:
     return round(group.distances[group.items.index(item.id)], 6)
+
+
+def _relations(group: Group, rows: Sequence[Row]) -> list[str]:
+    return describe_copies(group, {item.id: item for item, _ in rows})
 
 
 def _json(rows: Iterable[Row]) -> Iterator[str]:

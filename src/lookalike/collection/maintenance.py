@@ -38,7 +38,7 @@ from lookalike.store.derived import KINDS, Kind
 from lookalike.store.directory import MANIFEST, Store
 from lookalike.store.items import Item
 from lookalike.store.npy_files import digest_file, ids_file
-from lookalike.store.repair import repair_databases, repair_rows
+from lookalike.store.repair import repair_databases, repair_rows, repair_words
 from lookalike.store.schema import DATABASES
 from lookalike.text import many
 from lookalike.types import Progress, format_id, silent
@@ -266,10 +266,10 @@ class _Repair:
         self.report.left += [fault for fault in faults if fault not in self.report.left]
 
     def _repair_rows(self) -> None:
-        """Restore or remove database rows that do not match their digest."""
+        """Rebuild damaged word tables, and restore or remove database rows that do not match their digest."""
         for name, database in self.store.databases().items():
             copy = None if self.backup is None else self.backup.file(name)
-            self.report.done += repair_rows(database, copy)
+            self.report.done += [*repair_words(database), *repair_rows(database, copy)]
 
     def _restore_uploads(self) -> None:
         """Restore uploaded pictures that are damaged or missing; the backup may have the only copy."""

@@ -23,8 +23,9 @@ import numpy as np
 from lookalike.collection.chain import SINGLE_BLAS_THREAD
 from lookalike.collection.fitting import FIT_MAX, ROWS_BYTES, SAMPLE_BYTES
 from lookalike.collection.indexes import LEAVES_MIN, PROCESS_BYTES, leaves_fit, leaves_peak
-from lookalike.collection.specs import is_coder, is_smooth, parse_recipe
+from lookalike.collection.specs import is_coder, is_smooth, parse_recipe, recognizes_kinds
 from lookalike.errors import InputError, UnknownNameError
+from lookalike.features.kinds import KIND_BYTES
 from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw
 from lookalike.images.workers import count_cores
@@ -187,8 +188,8 @@ PICTURE_S = 0.0019
 ADD_BYTES = 800e6
 """Memory of an add with its reading processes (README, 10,000 pictures)."""
 
-CATALOGUE_BYTES = 200
-"""Bytes on disk per picture, in addition to vectors: path, size, dates, id."""
+CATALOGUE_BYTES = 250
+"""Bytes on disk per picture, in addition to vectors and kinds: path, size, dates, id, and 8 per word in the path."""
 
 ID_BYTES = 25
 """Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""
@@ -599,6 +600,7 @@ def _way(
         peak = max(peak, PROCESS_BYTES + leaves_peak(n, feedback_dim))
         disk += n * leaves_bytes(feedback_dim)
         seconds += CURVES["build-leaves"].seconds(n, feedback_dim, machine)
+    kinds_bytes = KIND_BYTES + 8 if workload.chain and recognizes_kinds(workload.chain[0]) else 0  # with ids
     add_s = None
     if workload.feature_s is not None:
         add_s = n * (workload.feature_s + PICTURE_S * REFERENCE_MACHINE.product / machine.product) + seconds
@@ -607,7 +609,7 @@ def _way(
         memory=PROCESS_BYTES + memory,
         feedback=n * leaves_bytes(feedback_dim) if leaves else 0.0,
         peak=peak,
-        disk=disk + n * CATALOGUE_BYTES,
+        disk=disk + n * (CATALOGUE_BYTES + kinds_bytes),
         add_s=add_s,
         search_s=search_seconds(coder, n, bits // 8 or workload.dim, machine),
         round_s=CURVES["round-leaves" if leaves else "round-flat"].seconds(n, feedback_dim, machine),

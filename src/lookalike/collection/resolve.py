@@ -187,8 +187,11 @@ def check_vector(example: Any, dim: int | None) -> Vectors:
     return to_numpy(check_rows(example[None, :], dim=dim, name="the example vector"))
 
 
-def example_pixels(store: Store, example: Example, side: int) -> Pixels:
-    """The pixels of an example; the shorter side has at least `side` pixels if the picture is that large."""
+def example_pixels(store: Store | None, example: Example, side: int) -> Pixels:
+    """The pixels of an example; the shorter side has at least `side` pixels if the picture is that large.
+
+    Without a store, it must not be an item.
+    """
     if not isinstance(example, Crop):
         return pixels(store, example, side)
     left, top, right, bottom = check_box(example.box)
@@ -196,7 +199,7 @@ def example_pixels(store: Store, example: Example, side: int) -> Pixels:
     return crop(pixels(store, example.picture, math.ceil(side / share)), example.box)
 
 
-def pixels(store: Store, picture: Picture, side: int) -> Pixels:
+def pixels(store: Store | None, picture: Picture, side: int) -> Pixels:
     """The pixels of a picture; the shorter side has at least `side` pixels if the picture is that large."""
     if isinstance(picture, np.ndarray):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
@@ -208,7 +211,7 @@ def pixels(store: Store, picture: Picture, side: int) -> Pixels:
     if isinstance(picture, bytes):
         return _decode(picture, f"these {len(picture)} bytes", side)
     item = _known_item(store, picture)
-    if item is None:
+    if item is None or store is None:
         assert isinstance(picture, str | Path)
         return _decode(_read_file(picture), picture, side)
     paths = store.items.get([item])[item].paths
@@ -368,14 +371,14 @@ def _raise_skip(path: str, reason: str) -> None:
     raise UnreadableError(path, reason)
 
 
-def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
+def _known_item(store: Store | None, example: str | Path | bytes | int) -> int | None:
     """The item that an example identifies by id or by an unchanged path; None if the file must be read."""
     if isinstance(example, bytes):
         return None
     if isinstance(example, str | Path):
         entry = locate(example)
         if entry is not None:
-            seen = store.items.seen([entry.path]).get(entry.path)
+            seen = None if store is None else store.items.seen([entry.path]).get(entry.path)
             unchanged = seen is not None and (seen.size, seen.mtime_ns) == (entry.size, entry.mtime_ns)
             return seen.item if seen is not None and unchanged else None
         if os.path.isdir(example):
@@ -389,7 +392,7 @@ def _known_item(store: Store, example: str | Path | bytes | int) -> int | None:
         raise InputError(
             f"An example must be a path, an id, a file's bytes, pixels, a crop or a vector. Got {example!r}."
         )
-    if not store.items.get([item]):
+    if store is None or not store.items.get([item]):
         raise NoItemError(f"No item with the id {format_id(item)} in the collection.")
     return item
 

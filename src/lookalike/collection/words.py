@@ -1,12 +1,11 @@
 """Searching by words: what words mean in a collection, and the pictures that match them.
 
 Three sources know words. The user's own words come first: labels and classes, predicted classes, names of folders and
-files. The network knows the kinds of pictures (`features.kinds`), which WordNet connects with words (`classes.words`).
-A space with a text encoder (`encode.text`), such as that of the user's own CLIP, replaces the kinds. Words can be
-combined with example pictures.
+files, and text in pictures (`collection.picture_text`). The network knows the kinds of pictures (`features.kinds`),
+which WordNet connects with words (`classes.words`). A space with a text encoder (`encode.text`), such as that of the
+user's own CLIP, replaces the kinds. Words can be combined with example pictures.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.classes.words import Term, Words, singulars
+from lookalike.classes.words import Term, Words, plurals, singulars
 from lookalike.collection.likelihood import Search, Shares, estimate, from_distances, make_monotone
 from lookalike.collection.resolve import Example, select
 from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query, make_result
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError
 from lookalike.features.kinds import decode_kinds
-from lookalike.images.sources import relative_to
+from lookalike.images.sources import is_list, relative_to, root_of
 from lookalike.limits import check_count
+from lookalike.store.directory import Store
 from lookalike.store.items import Filter
-from lookalike.text import many
+from lookalike.text import many, split_words
 from lookalike.types import Ids, Query, Vectors
 
 CANDIDATES = 1_000
@@ -37,7 +37,8 @@ OWN_SHARE, NETWORK_SHARE = 0.9, 0.8
 network. The rest is the network's score, which orders equal ones. So a label always outranks the network."""
 
 PATH_SCORE = 0.5
-"""Score of a picture whose path contains a word. A label has the score 1, a predicted class its probability."""
+"""Score of a picture with a word in its path or in the text in it. A label has the score 1, a predicted class its
+probability."""
 
 ENOUGH, OUTRANKED = 10, 0.5
 """If a class has at least this many pictures, the scores of its kinds are multiplied by the second number."""
@@ -51,8 +52,8 @@ EXAMPLE_PICTURES = 5
 SAME_SENSE = 0.99
 """Classes whose weights are at least this share of the largest are kinds of a word in its most frequent sense."""
 
-FOLDER_PATHS = 200
-"""Paths whose folders are suggested for a word that a user types."""
+FOLDER_WORDS, FOLDER_ITEMS = 20, 20
+"""Words that complete what a user types, and pictures per word whose folders are suggested."""
 
 MAX_WORDS = 200
 """Maximum number of characters of a search by words."""
@@ -67,24 +68,26 @@ class Meaning:
     kinds: int  # kinds that the network can recognize and that the word stands for
     labels: dict[str, int]  # matching labels and classes, with their pictures
     paths: int  # pictures with the word in the name of their folder or file
+    texts: int = 0  # pictures in which a text with the word was read
     suggestions: list[str] = field(default_factory=list)  # similar words, if it is unknown
 
     @property
     def is_known(self) -> bool:
         """Whether any source knows the word."""
-        return self.lemma is not None or bool(self.labels) or self.paths > 0
+        return self.lemma is not None or bool(self.labels) or self.paths + self.texts > 0
 
     @property
     def summary(self) -> str:
         """What the word means, in a few words.
 
-        >>> Meaning("birds", "bird", 59, {"bird": 12}, 1).summary
-        'birds: 59 known kinds; label bird (12 pictures); 1 path'
+        >>> Meaning("birds", "bird", 59, {"bird": 12}, 1, 3).summary
+        'birds: 59 known kinds; label bird (12 pictures); 1 path; text in 3 pictures'
         """
         parts = [f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}"] if self.kinds else []
         parts += [f"similar to known kinds ({self.lemma})"] if self.lemma is not None and not self.kinds else []
         parts += [f"label {label} ({many(n, 'picture')})" for label, n in self.labels.items()]
         parts += [many(self.paths, "path")] if self.paths else []
+        parts += [f"text in {many(self.texts, 'picture')}"] if self.texts else []
         similar = f" (similar words: {', '.join(self.suggestions)})" if self.suggestions else ""
         return f"{self.text}: {'; '.join(parts) or f'unknown, ignored{similar}'}"
 
@@ -163,9 +166,12 @@ def complete(spaces: Spaces, prefix: str, k: int) -> list[str]:
         return []
     labels = spaces.store.judgements.classes.counts()
     found = [label for label in labels if label.casefold().startswith(start)]
-    relative = relative_to(spaces.store.items.sources())
-    for _, path in spaces.store.items.paths_containing([f"/{start}"], FOLDER_PATHS):
-        found += [folder for folder in relative(path).split("/")[:-1] if folder.casefold().startswith(start)]
+    items, relative = spaces.store.items, relative_to(spaces.store.items.sources())
+    for *first, last in filter(None, [split_words(start)]):
+        for word in items.path_words(last, FOLDER_WORDS):
+            ids = items.with_path_words([[one] for one in (*first, word)], FOLDER_ITEMS).tolist()
+            folders = [folder for _, path in items.paths_of(ids) for folder in relative(path).split("/")[:-1]]
+            found += [folder for folder in folders if folder.casefold().startswith(start)]
     found += Words.load().complete(start, k) if spaces.kinds is not None else []
     return list(dict.fromkeys(found))[:k]
 
@@ -282,22 +288,20 @@ class KindMatcher(Matcher):
 
     def best(self, k: int) -> tuple[Ids, Vectors]:
         """Scan the kinds of all pictures."""
-        best_ids, best_scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        others = self._without_kinds()
+        best = others, self._combine(others, np.zeros((len(others), len(self._words)), np.float32))
         for block in self._blocks:
+            best = _keep_best(*best, k)
+            least = max(FLOOR, best[1].min()) if len(best[1]) == k else FLOOR
             scores = self._combine(block.ids, self._score_rows(block.X))  # (n,)
-            allowed = np.ones(len(scores), np.bool_)
+            allowed = scores >= least
             if block.dead is not None:
                 allowed[block.dead] = False
+            at = np.flatnonzero(allowed)
             if self._among is not None:
-                allowed &= np.isin(block.ids, self._among, assume_unique=True)
-            scores = np.where(allowed & (scores >= FLOOR), scores, 0)
-            ids, scores = _keep_best(block.ids, scores, k)
-            best_ids.append(ids)
-            best_scores.append(scores)
-        others = self._without_kinds()
-        best_ids.append(others)
-        best_scores.append(self._combine(others, np.zeros((len(others), len(self._words)), np.float32)))
-        return _keep_best(np.concatenate(best_ids), np.concatenate(best_scores), k)
+                at = at[np.isin(block.ids[at], self._among, assume_unique=True)]
+            best = np.concatenate([best[0], block.ids[at]]), np.concatenate([best[1], scores[at]])
+        return _keep_best(*best, k)
 
     def score(self, ids: Ids) -> Vectors:
         """Scores of any items."""
@@ -421,8 +425,9 @@ def _explain_unknown(text: ReadText) -> str:
     similar = list(dict.fromkeys(word for own in text.words for word in own.meaning.suggestions))
     hint = f" Similar words: {', '.join(similar)}." if similar else ""
     return (
-        f"{text.text!r} is unknown: the network has not learned it, and it is not a label or part of a folder's or"
-        f" file's name.{hint} Search with a picture, or use your own CLIP: lookalike clip --help"
+        f"{text.text!r} is unknown: the network has not learned it, and it is not a label, part of a folder's or"
+        f" file's name, or text that was read in a picture.{hint} Search with a picture, or use your own CLIP:"
+        " lookalike clip --help"
     )
 
 
@@ -445,36 +450,56 @@ def _read(spaces: Spaces, text: str) -> ReadText:
 
 def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     store = spaces.store
-    wanted = [name.split() for name in {term.text, term.lemma or term.text}]
+    wanted = [_spellings(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
-    relative = relative_to(store.items.sources())
-    found = store.items.paths_containing([min(_forms(word), key=len) for word in term.text.split()])
-    paths = {item for item, path in found if _contains(relative(path), term.text.split())}
-    scores = dict.fromkeys(paths, PATH_SCORE)
+    spellings = _spellings(term.text)
+    named, texts = _find_paths(store, spellings), store.items.with_text_words(spellings)
+    paths = np.union1d(named, texts)
+    scores: dict[int, float] = {}
     for label in labels:
         for predicted in store.judgements.predictions.of(label):
             scores[predicted.item] = max(scores.get(predicted.item, 0.0), predicted.probability)
     for label in labels:
         scores.update(dict.fromkeys(store.judgements.items_with(label).tolist(), 1.0))
-    ids = store.items.existing(scores)  # labels stay when a picture is removed
-    values = np.array([scores[item] for item in ids.tolist()], np.float32)
-    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(paths), term.suggestions)
+    labelled = store.items.existing(scores)  # labels stay when a picture is removed
+    ids = np.union1d(paths, labelled)
+    values = np.where(_places(paths, ids)[1], np.float32(PATH_SCORE), np.float32(0))
+    at = np.searchsorted(ids, labelled)
+    values[at] = np.maximum(values[at], np.array([scores[item] for item in labelled.tolist()], np.float32))
+    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), term.suggestions)
     return OwnWord(term, meaning, ids, values)
 
 
-def _contains(name: str, words: Sequence[str]) -> bool:
-    """Whether a label or path has all these words, as singular or plural.
+def _find_paths(store: Store, words: Sequence[set[str]]) -> Ids:
+    """Items, ascending, with all of these words in the name of a file, or of a folder below a source."""
+    ids, sources = store.items.with_path_words(words), store.items.sources()
+    above = {root_of(source).rpartition("/")[0] for source in sources} | {str(store.path)}
+    outside = set(split_words(" ".join(above)))  # words of folders that do not count
+    if not any(outside & spellings for spellings in words) and not any(map(is_list, sources)):
+        return ids
+    relative = relative_to(sources)
+    found = {item for item, path in store.items.paths_of(ids.tolist()) if _contains(relative(path), words)}
+    return np.array(sorted(found), np.int64)
 
-    >>> _contains("Holiday 2024/IMG_beaches2.jpg", ["beach"]), _contains("carpet.jpg", ["car"])
+
+def _contains(name: str, words: Sequence[set[str]]) -> bool:
+    """Whether a label or path has one of the spellings of each word.
+
+    >>> _contains("Holiday 2024/IMG_beaches2.jpg", _spellings("beach")), _contains("carpet.jpg", _spellings("car"))
     (True, False)
     """
-    parts = [_forms(part) for part in re.findall(r"[^\W\d_]+", name)]
-    return all(any(not _forms(word).isdisjoint(part) for part in parts) for word in words)
+    parts = set(split_words(name))
+    return bool(words) and not any(spellings.isdisjoint(parts) for spellings in words)
 
 
-def _forms(word: str) -> set[str]:
-    """A word and what its singular can be."""
-    return {word.casefold(), *singulars(word.casefold())}
+def _spellings(text: str) -> list[set[str]]:
+    """The spellings of each word of a text: itself, its singulars and plurals, and the plurals of its singulars.
+
+    >>> [sorted(spellings) for spellings in _spellings("Fire engines")]
+    [['fire', 'fires'], ['engine', 'engines', 'engineses']]
+    """
+    forms = [{word, *singulars(word)} for word in split_words(text)]
+    return [words.union(*map(plurals, words)) for words in forms]
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:

@@ -7,7 +7,7 @@ cells of a map as patches. `Network` loads the file and determines the shapes of
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -255,12 +255,25 @@ def _check_options(
 
 def open_network(path: str, output: str | None = None) -> onnxruntime.InferenceSession:
     """Open a session for an ONNX file. `output` makes one tensor, which can be an inner one, its only output."""
-    if not Path(path).is_file():
-        raise MissingError(f"The network {path} does not exist. Give the path of an ONNX file.")
-    try:
+    with _load_errors(path):
         if output is None:
             return open_session(path)
         return open_session(_end_at(path, output), folder=Path(path).absolute().parent)
+
+
+def list_outputs(path: str) -> list[str]:
+    """Return the names of the outputs of an ONNX file, without opening a session."""
+    with _load_errors(path):
+        return [info.name for info in onnx.load(path, load_external_data=False).graph.output]
+
+
+@contextmanager
+def _load_errors(path: str) -> Iterator[None]:
+    """Convert the errors of loading an ONNX file to ours."""
+    if not Path(path).is_file():
+        raise MissingError(f"The network {path} does not exist. Give the path of an ONNX file.")
+    try:
+        yield
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 (errors of onnx and onnxruntime have no common class)

@@ -7,6 +7,7 @@ IJCV 2013; corners: Mikolajczyk & Schmid, "Scale & affine invariant interest poi
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cv2
@@ -31,6 +32,12 @@ LEVELS = 5
 are 24, 34, 48, 68 and 96 pixels wide."""
 OCTAVES = 3
 """Number of octaves in which corners are detected, up to the size of the widest patch of the grid."""
+SCALES = 4
+"""Number of scales per octave at which corners are detected."""
+CORNERS = 0.006
+"""Minimum response of a corner, as a share of the strongest at the same scale."""
+LAPLACIAN = 0.01
+"""Minimum difference of two successive scales at a corner; white minus black is 1."""
 MAX_CORNERS = 1000
 """Maximum number of corners, about a third of the number of patches of the grid. The strongest are used."""
 
@@ -84,10 +91,9 @@ def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
     A patch is 12 standard deviations of the corner's scale wide, as in Lowe's SIFT. It is on the level where this width
     is closest to 24 pixels, so the cost of a patch does not grow with its size.
     """
-    found = cv2.xfeatures2d.HarrisLaplaceFeatureDetector.create(numOctaves=OCTAVES).detect(gray)
-    # A corner's `size` is 6 standard deviations. Sorting by all properties makes the order of ties deterministic.
-    corners = sorted((-p.response, p.pt[1], p.pt[0], 2 * p.size) for p in found)[:MAX_CORNERS]
-    y, x, widths = np.array(corners, np.float32).reshape(-1, 4).T[1:]
+    response, y, x, sigma = _harris_laplace(gray)
+    strongest = np.lexsort((sigma, x, y, -response))[:MAX_CORNERS]  # ties in a fixed order
+    y, x, widths = y[strongest], x[strongest], 12 * sigma[strongest]
     sizes = level_sizes(*gray.shape)
     level = np.clip(np.rint(2 * np.log2(widths / PATCH)), 0, len(sizes) - 1)  # (m,)
     points = []
@@ -97,6 +103,46 @@ def detect_corners(gray: NDArray[np.uint8]) -> tuple[Points, ...]:
         centres = np.stack([(x[here] + 0.5) * across - 0.5, (y[here] + 0.5) * down - 0.5], axis=1)  # (m, 2)
         points.append(Points(h, w, centres.astype(np.float32), widths[here] * np.float32(math.sqrt(across * down))))
     return tuple(points)
+
+
+def _harris_laplace(gray: NDArray[np.uint8]) -> Vectors:
+    """Return response, y, x and scale of the Harris–Laplace corners of a picture, (4, m) float32, in pixels.
+
+    These are the maxima of the Harris measure at the scales σ = 1, 2^¼, … 8 where the Laplacian is larger than at the
+    scale before and after. Differences of Gaussians approximate the Laplacian. A corner is at least 3σ from the border.
+    """
+    height, width = gray.shape
+    white = gray.astype(np.float32) / 255
+    neighbours = np.ones((3, 3), np.uint8)
+    sigmas = [2 ** (i / SCALES) for i in range(-2, SCALES + 3)]  # pixels of the octave
+    found = [np.empty((4, 0), np.float32)]
+    for octave in range(OCTAVES):
+        size = max(1, round(width / 2**octave)), max(1, round(height / 2**octave))
+        picture = np.asarray(cv2.resize(white, size, interpolation=cv2.INTER_AREA), np.float32)
+        across, down = width / size[0], height / size[1]
+        levels = [_blur(picture, sigma) for sigma in sigmas]
+        laplacians = [cv2.absdiff(a, b) for a, b in pairwise(levels)]
+        for i in range(octave > 0, SCALES + 1):  # the first scale of an octave is the last one of the previous octave
+            response = _harris(levels[i], sigmas[i + 2])  # its derivatives have the scale σ/√2
+            smaller, here, larger = laplacians[i + 1 : i + 4]
+            corner = (response == cv2.dilate(response, neighbours)) & (response > CORNERS * response.max())
+            at = np.nonzero(corner & (here > smaller) & (here > larger) & (here >= LAPLACIAN))
+            y, x, sigma = (at[0] + 0.5) * down, (at[1] + 0.5) * across, sigmas[i + 2] * math.sqrt(across * down)
+            inside = (np.minimum(y, height - y) > 3 * sigma) & (np.minimum(x, width - x) > 3 * sigma)
+            rows = np.stack([response[at], y - 0.5, x - 0.5, np.full_like(y, sigma)])  # (4, m)
+            found.append(rows[:, inside].astype(np.float32))
+    return np.concatenate(found, axis=1)
+
+
+def _harris(level: Vectors, sigma: float) -> Vectors:
+    """Return the scale-normalised Harris measure, det − 0.04 trace² of the second moments in a window of scale σ."""
+    dx, dy = cv2.Sobel(level, cv2.CV_32F, 1, 0, ksize=1), cv2.Sobel(level, cv2.CV_32F, 0, 1, ksize=1)
+    xx, yy, xy = (_blur(product, sigma) for product in (dx * dx, dy * dy, dx * dy))
+    return np.asarray(sigma**4 * (xx * yy - xy * xy - 0.04 * (xx + yy) ** 2), np.float32)
+
+
+def _blur(values: Vectors, sigma: float) -> Vectors:
+    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma), np.float32)
 
 
 def level_sizes(height: int, width: int) -> list[tuple[int, int]]:

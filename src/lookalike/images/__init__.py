@@ -6,6 +6,7 @@ files        read the bytes of one file, within `Limits`
 decoding     decode a file to upright RGB pixels: `read`; compute its id: `identify`
 raw          recognize RAW files and read their preview
 workers      read many pictures in separate processes: `ReadPool`
+text_reader  read the text in a picture: `TextReader`
 same_photo   compare two pictures: the same photo, re-encoded, resized or cropped? `difference`
 edited_copy  compare two pictures: mirrored, slightly rotated or overlaid? `edited_difference`
 thumbnails   find one picture inside another, at 32 x 32 pixels: `find_places`

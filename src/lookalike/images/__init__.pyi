@@ -10,6 +10,7 @@ from .same_photo import shrink as shrink
 from .sources import Entry as Entry
 from .sources import locate as locate
 from .sources import walk as walk
+from .text_reader import TextReader as TextReader
 from .workers import Known as Known
 from .workers import Read as Read
 from .workers import ReadPool as ReadPool

@@ -61,16 +61,20 @@ def find_edits(
 
 def edited_difference(one: Small, other: Small, edit: Edit) -> float:
     """Return the difference between two pictures after an edit and alignment, without the blocks that differ most."""
-    if edit.mirrored:
-        other = np.ascontiguousarray(other[:, ::-1])
-    if edit.angle:
-        other = _turn(other, edit.angle, 1.0)
-    if edit.place.swapped:
-        one, other = other, one
+    one, other = whole_and_part(one, other, edit)
     aligned, covered, matrix = align(one, other, edit.place)
     if np.count_nonzero(covered) < MIN_COVERED * covered.size or rotation(matrix) > MAX_ROTATION:
         return UNRELATED
     return _residual(one, aligned, covered)
+
+
+def whole_and_part(one: Small, other: Small, edit: Edit) -> tuple[Small, Small]:
+    """Return the two pictures with the edit applied to the other one, first the one that contains the other."""
+    if edit.mirrored:
+        other = np.ascontiguousarray(other[:, ::-1])
+    if edit.angle:
+        other = _turn(other, edit.angle, 1.0)
+    return (other, one) if edit.place.swapped else (one, other)
 
 
 def _residual(one: Small, aligned: Small, covered: NDArray[np.bool_]) -> float:

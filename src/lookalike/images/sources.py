@@ -182,6 +182,8 @@ def absolute(path: str | Path) -> str:
     """
     if not isinstance(path, str | Path):
         raise InputError(f"A path must be text or a Path. Got {path!r:.80}.")
+    if "\0" in str(path):
+        raise InputError(f"A path cannot contain a null character. Got {path!r:.80}.")
     return os.path.abspath(os.path.expanduser(path))
 
 
@@ -191,6 +193,11 @@ def root_of(source: str) -> str:
         return source
     parts = source.split("/")
     return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"
+
+
+def is_list(source: str) -> bool:
+    """Whether a source that is a file is a list of paths."""
+    return source.lower().endswith(".txt")
 
 
 def has_files(source: str) -> bool:
@@ -323,7 +330,7 @@ class _Walker:
         elif found is not None and kind == stat.S_IFREG and archives.is_archive(path):
             is_picture = partial(self._is_picture_member, path)
             yield from _walk_archive(path, found.st_mtime_ns, is_picture, self.on_skip, self.limits)
-        elif kind == stat.S_IFREG and path.lower().endswith(".txt") and not listed:
+        elif kind == stat.S_IFREG and is_list(path) and not listed:
             for line in _read_lines(path, self.on_skip):
                 allowed = None if within is None else [*within, line]  # the user listed this path explicitly
                 yield from self._walk_one(line, allowed, listed=True)

@@ -181,6 +181,25 @@ class ItemOut(TypedDict):
     predicted: PredictionOut | None
 
 
+class ExifOut(TypedDict):
+    """What a camera wrote into a picture; null for unknown values."""
+
+    camera: str | None
+    lens: str | None
+    exposure_s: float | None
+    aperture: Annotated[float | None, Field(description="The f-number.")]
+    iso: int | None
+    focal_length_mm: float | None
+    latitude: Annotated[float | None, Field(description="Degrees; north is positive.")]
+    longitude: Annotated[float | None, Field(description="Degrees; east is positive.")]
+
+
+class ItemDetailOut(ItemOut):
+    """A picture in the collection, with its metadata."""
+
+    exif: Annotated[ExifOut | None, Field(description="null until the next refresh, if an older version added it.")]
+
+
 class ItemsOut(TypedDict):
     """A page of the items that match a filter."""
 
@@ -283,7 +302,7 @@ class MeaningOut(TypedDict):
 
     text: str
     known: bool
-    summary: Annotated[str, Field(description="The kinds, labels and paths that match, or similar words.")]
+    summary: Annotated[str, Field(description="The kinds, labels, paths and texts that match, or similar words.")]
     suggestions: Annotated[list[str], Field(description="Similar words, if the word is unknown.")]
 
 
@@ -722,6 +741,37 @@ class DismissIn(RequestModel):
     items: SomeIds
 
 
+class CopiesIn(RequestModel):
+    """A rule that chooses the copies to remove in the stored groups of a tier."""
+
+    tier: Literal["same", "edited", "alike"] = "same"
+    space: Name | None = None
+    keep: Text = Field("largest", description="largest, oldest, or a folder whose pictures are kept.")
+    references: Annotated[
+        list[Text], Field(max_length=100, description="Folders whose pictures are never marked.")
+    ] = []
+    crops: bool = Field(False, description="Whether crops of a picture that is kept are marked as well.")
+
+
+class CopiesOut(TypedDict):
+    """The copies that the rule does not keep."""
+
+    items: list[str]
+    groups: Annotated[int, Field(description="Number of groups with a marked picture.")]
+    bytes: Annotated[int, Field(description="Size of the marked pictures.")]
+
+
+class RelationOut(TypedDict):
+    """What a picture is, compared with the largest one of its group."""
+
+    caption: Annotated[str, Field(description="Such as crop of the largest.")]
+    box: Annotated[
+        list[float] | None,
+        Field(description="The part of the largest picture that it shows, as shares; can exceed 0 to 1."),
+    ]
+    mirrored: bool
+
+
 class GroupOut(TypedDict):
     """A group of duplicates, with the distances to the first picture."""
 
@@ -730,6 +780,7 @@ class GroupOut(TypedDict):
     items: list[ItemOut]
     keep: Annotated[str, Field(description="Id of the largest picture, by pixels, then by bytes.")]
     distances: list[float]
+    relations: list[RelationOut]
     why: str
 
 

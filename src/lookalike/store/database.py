@@ -35,9 +35,11 @@ from lookalike.store.schema import (
     add_functions,
     digested_tables,
     find_faults,
+    is_word_table_error,
     make_schema,
     read_schema,
     split_statements,
+    stale_word_tables,
 )
 from lookalike.text import many
 from lookalike.types import Ids
@@ -57,6 +59,8 @@ LEFT_OVER = ("-wal", "-shm", ".part", ".part-wal", ".part-shm")
 """Suffixes of files that can remain after a database is removed. SQLite would apply such a log to a new database."""
 FROM_BACKUP = "Run: lookalike repair --from BACKUP"
 
+_UNUSABLE = ("no such ", "vtable constructor failed", "invalid fts5 file format")
+"""Starts of SQLite's messages about a missing or unusable table or view."""
 _ON_FULL_DISK = "mode=ro&readonly_shm=1"
 _NO_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
@@ -165,11 +169,19 @@ class Database:
         if faults:
             return [f"{self.path.name}: {fault}. Run: lookalike repair --from BACKUP" for fault in faults]
         counts = {table: len(rows) for table, rows in self.damaged_rows().items()}
-        return [
+        faults = [
             f"{self.path.name}: {many(n, 'row')} of {table} {'does' if n == 1 else 'do'} not match"
             f" {'its' if n == 1 else 'their'} digest. Run: lookalike repair"
             for table, n in counts.items()
         ]
+        return faults or [
+            f"{self.path.name}: {table} is damaged. Run: lookalike repair" for table in self.stale_words()
+        ]
+
+    def stale_words(self) -> list[str]:
+        """Return the word tables that are damaged or do not match the texts that they were made from."""
+        with self.reading() as db:
+            return stale_word_tables(db)
 
     def damaged_rows(self) -> dict[str, list[dict[str, Any]]]:
         """Return the rows that do not match their digest, as dicts by column, for each table that has any."""
@@ -478,7 +490,14 @@ def _to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError | No
         return LockedError(f"{path} has been busy for {BUSY_TIMEOUT_S:.0f} s. Try again later.")
     if code == sqlite3.SQLITE_CANTOPEN and path.is_dir():
         return DamagedError(f"{path} is damaged: it is a directory. {FROM_BACKUP}")
-    if code == sqlite3.SQLITE_CORRUPT or str(error).startswith("no such "):  # a table or a view is missing
+    if "no such module" in str(error):
+        return StoreError(
+            f"Cannot open {path}: SQLite {sqlite3.sqlite_version} of this Python has no FTS5. Use a Python whose SQLite"
+            " has it, such as that of python.org, Debian or conda."
+        )
+    if is_word_table_error(error):
+        return DamagedError(f"A table of words in {path} is damaged. Run: lookalike repair")
+    if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(_UNUSABLE):
         return DamagedError(f"{path} is damaged: {error}. {FROM_BACKUP}")
     if str(error).startswith(DAMAGED_ROW):
         return DamagedError(f"{path} has a {error}. Nothing was changed. Run: lookalike repair")

@@ -14,6 +14,7 @@ import numpy as np
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, text, unhex
+from lookalike.store.words import find_items, find_words
 from lookalike.types import Exif, Ids
 
 BATCH = 500
@@ -221,14 +222,20 @@ class Items:
         for prefix in (text(folder), text(root + "::")):
             yield from self._between(prefix, _after(prefix))
 
-    def paths_containing(self, parts: Sequence[str], limit: int = -1) -> list[tuple[int, str]]:
-        """Return (item, path) for at most `limit` paths that contain all parts; ASCII letters match in either case."""
-        conditions = " AND ".join([r"path LIKE '%' || CAST(? AS TEXT) || '%' ESCAPE '\'"] * len(parts))
-        # A scan of the table is faster than one of its index.
-        query = f"SELECT item, path FROM paths NOT INDEXED WHERE item IS NOT NULL AND {conditions} LIMIT ?"
-        values = [text(re.sub(r"([\\%_])", r"\\\1", part)) for part in parts]
+    def with_path_words(self, words: Sequence[Iterable[str]], limit: int = -1) -> Ids:
+        """Return at most `limit` items, ascending, that have one spelling of each of these words in their paths."""
         with self._db.reading() as db:
-            return db.execute(query, [*values, limit]).fetchall()
+            return find_items(db, "path_words", words, limit)
+
+    def path_words(self, prefix: str, limit: int) -> list[str]:
+        """Return the first `limit` words in paths that start with a prefix, sorted."""
+        with self._db.reading() as db:
+            return find_words(db, "path_words", prefix, limit)
+
+    def with_text_words(self, words: Sequence[Iterable[str]]) -> Ids:
+        """Return the items, ascending, that have one spelling of each of these words in the text in the picture."""
+        with self._db.reading() as db:
+            return find_items(db, "text_words", words)
 
     def select(self, filter: Filter) -> Ids:
         """Return the items that match a filter, ascending. The caller must apply `label` and `relative`."""
@@ -274,8 +281,12 @@ class Items:
         inside = [path for path, _ in self.paths_under(before)]
         sources = [spec for spec in self.sources() if spec == before or spec.startswith(f"{before}/")]
         for table, column, known in (("paths", "path", inside), ("sources", "spec", sources)):
-            update = f"UPDATE OR REPLACE {table} SET {column} = CAST(? AS TEXT) WHERE {column} = CAST(? AS TEXT)"
-            db.executemany(update, [(text(home + path[len(before) :]), text(path)) for path in known])
+            for old in known:
+                new = text(home + old[len(before) :])
+                # UPDATE OR REPLACE would not run the triggers for removed rows.
+                db.execute(f"DELETE FROM {table} WHERE {column} = CAST(? AS TEXT)", [new])
+                update = f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {column} = CAST(? AS TEXT)"
+                db.execute(update, [new, text(old)])
 
     def add(self, items: Sequence[Item]) -> None:
         """Add items; existing ones are not changed. `link` adds their paths."""
@@ -296,6 +307,16 @@ class Items:
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM exif WHERE item = id)")
 
+    def set_texts(self, texts: dict[int, str]) -> None:
+        """Store the texts in pictures, by item, for items that have none; an empty one if a picture has no text."""
+        insert = "INSERT OR IGNORE INTO texts (item, text) VALUES (?, CAST(? AS TEXT))"
+        self._db.writing().executemany(insert, [(item, text(found)) for item, found in texts.items()])
+
+    def without_text(self) -> Ids:
+        """Return the items in which no text was looked for, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM texts WHERE item = id)")
+
     def set_contents(self, contents: dict[int, Digest]) -> None:
         """Store the digests of files, by item, for items that have none."""
         update = "UPDATE items SET content = ? WHERE id = ? AND content IS NULL"
@@ -311,9 +332,11 @@ class Items:
 
     def unlink(self, paths: Sequence[str]) -> list[int]:
         """Remove paths; return the items that lost their last path."""
-        before = [seen.item for seen in self.seen(paths).values()]
-        self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", [[text(p)] for p in paths])
-        return self._without_path(before)
+        items = {path: seen.item for path, seen in self.seen(paths).items()}
+        # The table of words is written fastest in the order of its items.
+        known = [[text(path)] for path in sorted(items, key=lambda path: items[path] or 0)]
+        self._db.writing().executemany("DELETE FROM paths WHERE path = CAST(? AS TEXT)", known)
+        return self._without_path(items.values())
 
     def only_at(self, paths: Sequence[str]) -> list[int]:
         """Return the items whose paths are all among these."""
@@ -359,11 +382,12 @@ class Items:
 
     def _save_paths(self, rows: list[tuple[Any, ...]]) -> list[int]:
         before = [seen.item for seen in self.seen([row[0] for row in rows]).values()]
+        # As in `unlink`, in the order of items.
         self._db.writing().executemany(
             "INSERT INTO paths (path, size, mtime_ns, item, reason) VALUES (CAST(? AS TEXT), ?, ?, ?, CAST(? AS TEXT))"
             " ON CONFLICT DO UPDATE SET"
             " size = excluded.size, mtime_ns = excluded.mtime_ns, item = excluded.item, reason = excluded.reason",
-            [(text(row[0]), *row[1:]) for row in rows],
+            [(text(row[0]), *row[1:]) for row in sorted(rows, key=lambda row: row[3] or 0)],
         )
         return self._without_path(before)
 

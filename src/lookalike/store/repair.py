@@ -28,6 +28,7 @@ from lookalike.store.schema import (
     find_faults,
     make_schema,
     read_schema,
+    rebuild_word_tables,
     row_digest,
 )
 from lookalike.text import many
@@ -104,6 +105,19 @@ def repair_rows(database: Database, backup: Path | None) -> list[str]:
         finally:
             roll_back(db)
     return done
+
+
+def repair_words(database: Database) -> list[str]:
+    """Fill the word tables again if one is damaged; return a sentence if so.
+
+    This must come before `repair_rows`, because triggers change the word tables with the rows.
+    """
+    stale = database.stale_words()
+    if not stale:
+        return []
+    with database.transaction() as db:
+        rebuild_word_tables(db)
+    return [f"{database.path.name}: {' and '.join(stale)} was rebuilt."]
 
 
 def repair_jobs(path: Path, backup: Backup | None) -> list[str]:
@@ -221,6 +235,9 @@ def _rebuild_indexes(file: Path, migrations: Sequence[str]) -> list[str]:
     try:
         with closing(connect(file, migrations)) as db:
             db.execute("REINDEX")
+            db.execute("BEGIN IMMEDIATE")
+            rebuild_word_tables(db)
+            db.execute("COMMIT")
     except (StoreError, sqlite3.Error, OSError):
         return []
     return [f"{file.name}: its indexes were rebuilt."] if _problem(file, migrations) is None else []

@@ -3,12 +3,17 @@
 A released migration is never changed. A later change to the schema is a new script after it.
 """
 
+import os
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import reduce
 from hashlib import blake2b
+from operator import xor
+
+from lookalike.text import split_words
 
 ROW_DIGEST_BYTES = 8
 DAMAGED_VIEW = "damaged_"
@@ -81,6 +86,65 @@ def _record_changes(table: str) -> str:
     return script
 
 
+WORD_TABLES = {"path_words": ("paths", "path", "mtime_ns, path"), "text_words": ("texts", "text", "item")}
+"""The tables that find items by words (see `store.words`): a table with a column `item`, its column with texts, and the
+columns that order the texts of an item, no two alike. Migrations use it, so never change it."""
+MAX_TEXTS = 100
+"""Number of texts per item that are in a word table. Without a limit, each copy of a picture would slow down the next.
+Migrations use it, so never change it."""
+
+
+def _select_words(column: str, rows: str) -> str:
+    """Return a query for items and their words. Migrations use it, so never change it."""
+    return f"SELECT item, words_of(CAST(group_concat({column}, '/') AS BLOB)) AS words FROM ({rows}) GROUP BY item"
+
+
+def _select_all_words(name: str) -> str:
+    """Return a query for all items of a word table and their words. Migrations use it, so never change it."""
+    table, column, order = WORD_TABLES[name]
+    number = f"row_number() OVER (PARTITION BY item ORDER BY {order}) AS number"
+    numbered = f"SELECT item, {column}, {number} FROM {table} WHERE item IS NOT NULL"
+    return _select_words(column, f"SELECT * FROM ({numbered}) WHERE number <= {MAX_TEXTS}")
+
+
+def _add_word_table(name: str) -> str:
+    """Return a script that adds an FTS5 table with the words of each item. Migrations use it, so never change it.
+
+    Triggers keep it consistent with the texts. FTS5 does not store the words, so to remove an item, a trigger passes
+    its words again. `words_of` has split them, so the tokenizer must only split at spaces. `{name}_terms` lists the
+    words with their items.
+    """
+    table, column, order = WORD_TABLES[name]
+    columns = list(dict.fromkeys(["item", column, *order.split(", ")]))
+    new_key = ", ".join(f"NEW.{name}" for name in order.split(", "))
+
+    def select(condition: str) -> str:
+        rows = f"SELECT item, {column} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {MAX_TEXTS}"
+        return _select_words(column, rows)
+
+    def add(condition: str) -> str:
+        return f"INSERT INTO {name} (rowid, words) {select(condition)};"
+
+    def remove(condition: str) -> str:
+        # FTS5 takes commands as inserts into a column with the name of the table.
+        return f"INSERT INTO {name} ({name}, rowid, words) SELECT 'delete', item, words FROM ({select(condition)});"
+
+    old, new = "item = OLD.item", "item = NEW.item AND NEW.item IS NOT OLD.item"
+    changed = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in columns)
+    update = f"UPDATE OF {', '.join(columns)} ON {table} WHEN {changed}"
+    return f"""
+    CREATE VIRTUAL TABLE {name} USING fts5(words, content='', columnsize=0, detail=none, tokenize='ascii');
+    CREATE VIRTUAL TABLE {name}_terms USING fts5vocab({name}, instance);
+    INSERT INTO {name} (rowid, words) {_select_all_words(name)};
+    CREATE TRIGGER {name}_new AFTER INSERT ON {table}
+    BEGIN {remove(f"item = NEW.item AND ({order}) <> ({new_key})")} {add("item = NEW.item")} END;
+    CREATE TRIGGER {name}_before_change BEFORE {update} BEGIN {remove(old)} {remove(new)} END;
+    CREATE TRIGGER {name}_after_change AFTER {update} BEGIN {add(old)} {add(new)} END;
+    CREATE TRIGGER {name}_before_removal BEFORE DELETE ON {table} BEGIN {remove(old)} END;
+    CREATE TRIGGER {name}_after_removal AFTER DELETE ON {table} BEGIN {add(old)} END;
+    """
+
+
 CATALOGUE = [
     """
     CREATE TABLE state (version INTEGER NOT NULL);
@@ -146,6 +210,12 @@ CATALOGUE = [
     CREATE INDEX exif_place ON exif (latitude, longitude) WHERE latitude IS NOT NULL;
     """  # an item whose metadata was never read has no row
     + _add_row_digests("exif", "item", "item camera lens exposure_s aperture iso focal_length_mm latitude longitude"),
+    _add_word_table("path_words"),
+    """
+    CREATE TABLE texts (item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, text TEXT NOT NULL);
+    """  # the text in a picture; an item in which no text was looked for has no row
+    + _add_row_digests("texts", "item", "item text")
+    + _add_word_table("text_words"),
 ]
 JUDGEMENTS = [
     """
@@ -277,6 +347,52 @@ def row_digest(*values: int | float | str | bytes | None) -> bytes:
 def add_functions(db: sqlite3.Connection) -> None:
     """Add the SQL functions that our triggers and views call."""
     db.create_function("row_digest", -1, row_digest, deterministic=True)
+    db.create_function("words_of", 1, _words_of, deterministic=True)
+
+
+def _words_of(text: bytes) -> str:
+    """Return the distinct words of a text, separated by spaces. It is passed as a blob, because it can be damaged."""
+    return " ".join(dict.fromkeys(split_words(os.fsdecode(text))))
+
+
+def stale_word_tables(db: sqlite3.Connection) -> list[str]:
+    """Return the word tables that are damaged or do not have the words of the texts in their source."""
+    return [name for name in _word_tables(db) if not _is_current(db, name)]
+
+
+def rebuild_word_tables(db: sqlite3.Connection) -> None:
+    """Create the word tables again, since FTS5 cannot empty every damaged table. Needs a transaction."""
+    for name in _word_tables(db):
+        (declaration,) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", [name]).fetchone()
+        db.execute(f"DROP TABLE {name}")
+        db.execute(declaration)
+        db.execute(f"INSERT INTO {name} (rowid, words) {_select_all_words(name)}")
+
+
+def _word_tables(db: sqlite3.Connection) -> list[str]:
+    names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [name for name in WORD_TABLES if name in names]
+
+
+def _is_current(db: sqlite3.Connection, name: str) -> bool:
+    found = db.execute(_select_all_words(name))
+    expected = _fingerprint((item, word) for item, words in found for word in words.split())
+    try:
+        return _fingerprint(db.execute(f"SELECT doc, term FROM {name}_terms")) == expected
+    except sqlite3.DatabaseError as error:
+        if is_word_table_error(error):
+            return False
+        raise
+
+
+def is_word_table_error(error: sqlite3.DatabaseError) -> bool:
+    """Whether SQLite reports a damaged word table, and not a damaged file."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CORRUPT_VTAB
+
+
+def _fingerprint(rows: Iterable[tuple[int, str]]) -> int:
+    """Return a number that depends on the rows, but not on their order. It differs between processes."""
+    return reduce(xor, map(hash, rows), 0)
 
 
 def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
@@ -287,6 +403,12 @@ def find_faults(db: sqlite3.Connection, migrations: Sequence[str]) -> list[str]:
     faults = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
     strays = db.execute("PRAGMA foreign_key_check").fetchall()
     faults += [f"a row of {table} refers to a missing row of {parent}" for table, _, parent, _ in strays]
+    for name in _word_tables(db):
+        try:
+            db.execute(f"SELECT count(*) FROM (SELECT 1 FROM {name} WHERE {name} MATCH 'a' LIMIT 1)")
+        except sqlite3.DatabaseError as error:
+            if not is_word_table_error(error):  # `stale_word_tables` finds the others, which can be rebuilt
+                faults.append(f"{name} cannot be read: {error}")
     expected, found = make_schema(migrations), read_schema(db)
     faults += [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
     faults += [f"{name} does not match the schema" for name, made in expected.items() if found.get(name, made) != made]

@@ -1,20 +1,24 @@
 """Duplicates: groups in four tiers, their export, and dismissed groups."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from lookalike.collection import Groups
+from lookalike.collection import Group, Groups, Item, describe_copies, format_id
 from lookalike.server.job_events import job_json
 from lookalike.server.models import (
+    CopiesIn,
+    CopiesOut,
     DismissedOut,
     DismissIn,
     DuplicatesOut,
     DuplicatesQuery,
     GroupOut,
     GroupsExportQuery,
+    RelationOut,
     TierOut,
     TiersQuery,
 )
@@ -36,7 +40,8 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
         if not current:
             job = service.jobs.ensure("duplicates", {"tier": asked.tier, "space": asked.space}, person.name)
         page = groups[asked.offset : asked.offset + asked.limit]
-        items = service.items_by_id([item for group in page for item in group.items], person)
+        found = service.collection.get([item for group in page for item in group.items])
+        items = dict(zip(found, service.items_json(found.values(), person), strict=True))
         shown = [
             GroupOut(
                 id=present.id,
@@ -44,6 +49,7 @@ async def list_groups(request: Request, asked: Annotated[DuplicatesQuery, Query(
                 items=[items[item] for item in present.items],
                 keep=items[present.items[0]]["id"],
                 distances=[round(distance, 6) for distance in present.distances],
+                relations=_relations_json(present, found),
                 why=present.why,
             )
             for group in page
@@ -73,6 +79,24 @@ async def list_tiers(request: Request, asked: Annotated[TiersQuery, Query()]) ->
     return json_response(await service.lanes.run(request, count))
 
 
+@router.post("/copies", response_model=CopiesOut, dependencies=[Depends(needs_role("manage"))], tags=["duplicates"])
+async def copies(request: Request, asked: CopiesIn) -> Response:
+    """Return the copies in the stored groups that a rule does not keep. Nothing is removed."""
+    collection = service_of(request).collection
+
+    def mark(_: object) -> CopiesOut:
+        groups, _ = collection.known_duplicates(asked.tier, space=asked.space) or (Groups(), False)
+        marked = collection.mark_duplicates(groups, asked.keep, asked.references, crops=asked.crops)
+        ids = [item for one in marked for item in one.items]
+        return CopiesOut(
+            items=[format_id(item) for item in ids],
+            groups=sum(bool(one.items) for one in marked),
+            bytes=sum(item.bytes for item in collection.get(ids).values()),
+        )
+
+    return json_response(await service_of(request).lanes.run(request, mark))
+
+
 @router.post("/dismiss", response_model=DismissedOut, dependencies=[Depends(needs_role("judge"))], tags=["duplicates"])
 async def dismiss(request: Request, asked: DismissIn) -> Response:
     """Record permanently that pictures are not duplicates of each other."""
@@ -89,3 +113,14 @@ async def export_groups(request: Request, asked: Annotated[GroupsExportQuery, Qu
     relative = not person_of(request).may("manage")
     lines = partial(collection.group_lines, asked.tier, asked.format, space=asked.space, relative=relative)
     return await send_file(request, lines, f"duplicates.{asked.format}", media_type)
+
+
+def _relations_json(group: Group, items: Mapping[int, Item]) -> list[RelationOut]:
+    return [
+        RelationOut(
+            caption=caption,
+            box=None if relation is None else list(relation.box),
+            mirrored=relation is not None and relation.mirrored,
+        )
+        for caption, relation in zip(describe_copies(group, items), group.relations, strict=True)
+    ]

@@ -15,9 +15,10 @@ from lookalike.collection import Item, format_id
 from lookalike.server.models import (
     MAX_SELECTED,
     BoxQuery,
+    ExifOut,
     IdsOut,
     IdsQuery,
-    ItemOut,
+    ItemDetailOut,
     ItemPath,
     ItemsOut,
     ItemsQuery,
@@ -28,7 +29,7 @@ from lookalike.server.models import (
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of
 from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, QUALITY, SIDES, etag, is_large, rounded
-from lookalike.types import Box
+from lookalike.types import Box, Exif
 
 T = TypeVar("T")
 
@@ -79,11 +80,17 @@ async def list_ids(request: Request, asked: Annotated[IdsQuery, Query()]) -> Res
     return json_response(await service.lanes.run(request, look_up))
 
 
-@router.get("/{id}", response_model=ItemOut)
+@router.get("/{id}", response_model=ItemDetailOut)
 async def one_item(request: Request, id: ItemPath) -> Response:
-    """Return one item."""
+    """Return one item, with the metadata of its camera."""
     service, person = service_of(request), person_of(request)
-    return json_response(await service.lanes.run(request, lambda _: service.items_json([service.item(id)], person)[0]))
+
+    def look_up(_: object) -> ItemDetailOut:
+        item = service.item(id)
+        (shown,) = service.items_json([item], person)
+        return {**shown, "exif": None if item.exif is None else _exif_json(item.exif)}
+
+    return json_response(await service.lanes.run(request, look_up))
 
 
 @router.get("/{id}/kinds", response_model=list[KindOut])
@@ -151,6 +158,19 @@ async def _load(service: Service, request: Request, id: str, load: Callable[[Ite
 
     loaded, item = await service.lanes.run(request, load_small)
     return loaded if loaded is not None else await service.lanes.run(request, lambda _: load(item), lane="large")
+
+
+def _exif_json(exif: Exif) -> ExifOut:
+    return ExifOut(
+        camera=exif.camera,
+        lens=exif.lens,
+        exposure_s=exif.exposure_s,
+        aperture=exif.aperture,
+        iso=exif.iso,
+        focal_length_mm=exif.focal_length_mm,
+        latitude=exif.latitude,
+        longitude=exif.longitude,
+    )
 
 
 def _parse_box(text: str) -> Box:

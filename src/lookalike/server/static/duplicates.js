@@ -1,10 +1,12 @@
 // Groups of duplicates in four tiers. They can be dismissed, exported, or removed from the collection.
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
+import { comparison } from "./compare.js";
 import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
-import { bytes, count, many, percent, title } from "./format.js";
+import { bytes, count, many, title } from "./format.js";
 import { follow } from "./job_progress.js";
+import { keepRule } from "./keep_rule.js";
 import { attempt, confirm, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { amend, link } from "./router.js";
@@ -18,6 +20,7 @@ const TIERS = [
   ["alike", "Similar", "Different photos that look almost the same, such as two shots of the same scene.", "No similar pictures found."],
 ];
 const SHOWN = 20; // groups per page
+const AT_ONCE = 1000; // pictures that a job removes, at most
 
 export async function show({ query }, signal) {
   const limit = Number(query.get("limit")) || SHOWN;
@@ -36,6 +39,7 @@ export async function show({ query }, signal) {
   );
   const about = TIERS.find(([name]) => name === tier)?.[2] ?? "";
   const marked = new Marked(signal);
+  const rule = tier === "same" && may("manage") && total > 0 && keepRule(marked);
   return h(
     "div",
     { class: "view" },
@@ -52,11 +56,12 @@ export async function show({ query }, signal) {
       ),
     job &&
       follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
+    rule && rule.element,
     groups.length
       ? h(
           "div",
           { class: "groups" },
-          groups.map((group) => card(group, marked, signal)),
+          groups.map((group) => card(group, marked, rule, signal)),
         )
       : job
         ? null
@@ -85,47 +90,52 @@ function nothing(tier, counts) {
 class Marked {
   constructor(signal) {
     this.ids = new Set();
-    this.groups = []; // the ids of each, and the warning shown when all of them are selected
+    this.groups = []; // the checkboxes of each
     this.summary = h("p", {});
     this.act = h("div", { class: "actions" }, button("no", "Remove from the collection", () => this.#ask(signal)));
     this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
   }
 
-  /** The warning of a group, shown while all of its pictures are selected. */
-  watch(ids) {
-    const warning = h("p", { class: "trouble", role: "alert" });
-    this.groups.push({ ids, warning });
-    return warning;
+  /** Select these pictures, also those that are not shown, instead of all others or of those `among` some. */
+  select(ids, among = null) {
+    for (const id of among ?? [...this.ids]) this.ids.delete(id);
+    for (const id of ids) this.ids.add(id);
+    this.draw();
   }
 
   turn(id, on) {
     if (on) this.ids.add(id);
     else this.ids.delete(id);
-    for (const { ids, warning } of this.groups) {
-      const all = ids.length === 2 ? "Both" : `All ${ids.length}`;
-      warning.textContent = this.#allMarked(ids) ? `${all} are selected: no copy would remain in the collection.` : "";
+    this.draw();
+  }
+
+  /** Show what is selected. The last picture of a group cannot be selected. */
+  draw() {
+    for (const boxes of this.groups) {
+      const open = boxes.filter((box) => {
+        box.checked = this.ids.has(box.value);
+        box.closest(".tile").classList.toggle("marked", box.checked);
+        box.disabled = false;
+        box.parentElement.lastChild.textContent = "Select";
+        return !box.checked;
+      });
+      if (open.length > 1 || !open[0]) continue;
+      open[0].disabled = true;
+      open[0].parentElement.lastChild.textContent = "Stays: last copy";
     }
     this.element.hidden = !this.ids.size;
-    this.summary.textContent = `${many(this.ids.size, "picture")} selected. ${this.#lost()}`;
-  }
-
-  #allMarked(ids) {
-    return ids.every((id) => this.ids.has(id));
-  }
-
-  #lost() {
-    const n = this.groups.filter(({ ids }) => this.#allMarked(ids)).length;
-    return n ? `${many(n, "group")} would have no copies left. ` : "";
+    this.summary.textContent = `${many(this.ids.size, "picture")} selected.`;
   }
 
   #ask(signal) {
     const n = this.ids.size;
     const text =
-      this.#lost() +
       "Only the collection changes: no files are deleted, and labels are kept." +
       " Files that are still in their folder are added again by the next check for changes.";
     confirm(`Remove ${many(n, "picture")}?`, text, "Remove", async () => {
-      const job = await post("/jobs", { kind: "remove", items: [...this.ids] });
+      const items = [...this.ids];
+      let job;
+      while (items.length) job = await post("/jobs", { kind: "remove", items: items.splice(0, AT_ONCE) });
       this.element.replaceChildren(
         follow(job, `Removing ${many(n, "picture")}…`, signal, ({ message }) => note(message)),
       );
@@ -134,21 +144,14 @@ class Marked {
   }
 }
 
-const pixels = ({ width, height }) => width * height;
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The size of a picture compared with the largest of its group. */
-function sizeComparison(item, { tier, items, keep }) {
-  const best = items.find(({ id }) => id === keep);
-  if (item === best) return tier === "same" ? "Largest: keep" : "Largest";
-  if (pixels(item) < pixels(best)) return `${percent(pixels(item) / pixels(best))} of the pixels`;
-  return item.bytes < best.bytes ? "Same size, smaller file" : "Same size";
-}
-
-/** A picture with its size. In a group of several, also the comparison and, for managers, a checkbox to select it. */
-function tile(item, group, marked) {
+/** A picture with its size. In a group of several, also what it is and, for managers, a checkbox to select it. */
+function tile(item, place, group, marked) {
   const size = [`${item.width} × ${item.height}`, bytes(item.bytes)];
   const several = group.items.length > 1;
-  const about = several ? sizeComparison(item, group) : "";
+  const relation = group.relations[place];
+  const about = several ? capital(relation.caption) : "";
   const box =
     several &&
     may("manage") &&
@@ -156,12 +159,9 @@ function tile(item, group, marked) {
       type: "checkbox",
       "aria-label": `Select ${title(item)}`,
       value: item.id,
-      onchange: () => {
-        marked.turn(item.id, box.checked);
-        place.classList.toggle("marked", box.checked);
-      },
+      onchange: () => marked.turn(item.id, box.checked),
     });
-  const place = h(
+  return h(
     "div",
     { class: "tile" },
     linkTile(item, link("item", item.id), { words: [about, ...size].filter(Boolean).join(", ") }),
@@ -171,22 +171,20 @@ function tile(item, group, marked) {
       about && h("b", {}, about),
       size.map((words) => h("span", {}, words)),
     ),
-    box && h("label", { class: "tick" }, box, h("span", {}, "Select")),
+    h(
+      "div",
+      { class: "picks" },
+      box && h("label", { class: "tick" }, box, h("span", {}, "Select")),
+      place > 0 && h("a", { class: "tick", href: comparison([group.items[0], item], relation) }, "Compare"),
+    ),
   );
-  return place;
 }
 
-/** A button that selects all pictures except the one to keep. */
-function suggestion(keep, row) {
-  return button("duplicates", "Select all but the largest", () => {
-    for (const box of row.element.querySelectorAll("input")) if (box.checked === (box.value === keep)) box.click();
-  });
-}
-
-function card(group, marked, signal) {
+function card(group, marked, rule, signal) {
   const row = new PictureList(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
-  row.fill(group.items.map((item) => tile(item, group, marked)));
+  row.fill(group.items.map((item, place) => tile(item, place, group, marked)));
   const several = group.items.length > 1;
+  if (several) marked.groups.push([...row.element.querySelectorAll("input")]);
   const dismiss = async () => {
     const done = await attempt(
       async () => (await post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }), true),
@@ -208,7 +206,8 @@ function card(group, marked, signal) {
     ),
   );
   const acts = several && [
-    may("manage") && group.tier === "same" && suggestion(group.keep, row),
+    rule && button("duplicates", "Select the copies", () => rule.select(group.items.map(({ id }) => id))),
+    group.items.length > 2 && anchor("duplicates", "Compare", comparison(group.items.slice(0, 4))),
     may("judge") && button("no", "Not duplicates", dismiss),
   ];
   const place = h(
@@ -221,7 +220,6 @@ function card(group, marked, signal) {
       acts && h("div", { class: "actions" }, acts),
     ),
     row.element,
-    several && marked.watch(group.items.map(({ id }) => id)),
     list,
   );
   return place;

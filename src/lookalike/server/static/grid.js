@@ -2,6 +2,7 @@
 // visible. It has role=grid and a roving tabindex: one tab stop, with arrow keys inside.
 import { h } from "./dom.js";
 import { Selection } from "./selection.js";
+import { lookButton } from "./tile.js";
 
 const PAGE = 200; // items per request
 const KEPT = 30; // pages cached
@@ -81,6 +82,11 @@ export class Grid {
     return ids;
   }
 
+  /** The list for the viewer. */
+  get list() {
+    return { total: this.total, id: async (index) => this.id(index) ?? (await this.ids())[index] };
+  }
+
   /** Show which of the visible pictures are selected. */
   drawSelection() {
     this.element.classList.toggle("selecting", this.selection.ids.size > 0);
@@ -122,6 +128,11 @@ export class Grid {
       if (at >= 0) return this.focus(this.place(page, at));
     }
     this.focus(index);
+  }
+
+  /** Show a picture on the full screen. */
+  async look(index) {
+    (await import("./viewer.js")).look(this.list, index);
   }
 
   #measure() {
@@ -213,7 +224,8 @@ export class Grid {
   }
 
   #fill(cell, item, index) {
-    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item));
+    const look = lookButton(() => this.look(index));
+    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item), look);
     this.selection.draw(cell, (item.item ?? item).id);
     const img = cell.querySelector("img");
     if (img) img.loading = "eager"; // the grid decides what is loaded
@@ -273,6 +285,8 @@ export class Grid {
       if (event.shiftKey) this.selection.range(this.active);
     } else if (event.key === "x" || event.key === " ") {
       this.selection.toggle(this.active);
+    } else if (event.key === "f") {
+      this.look(this.active);
     } else if (!item || !this.onkey(event, item, this.active)) return;
     event.preventDefault();
   }

@@ -5,8 +5,9 @@ import { BoxSelector } from "./box_selector.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { format } from "./examples.js";
-import { bytes, isEarly, likely, moment, title } from "./format.js";
-import { neighbour } from "./grid_neighbours.js";
+import { facts } from "./facts.js";
+import { isEarly, likely, title } from "./format.js";
+import { listWith, neighbour } from "./grid_neighbours.js";
 import { keys } from "./keyboard.js";
 import { attempt, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
@@ -14,6 +15,7 @@ import { amend, go, link, NO_EXAMPLES, replace } from "./router.js";
 import { startSession } from "./start_session.js";
 import { linkTile } from "./tile.js";
 import { put } from "./tray.js";
+import { look } from "./viewer.js";
 
 const SIMILAR = 12;
 const KINDS = 5; // kinds shown, at most
@@ -56,6 +58,11 @@ export async function show({ arg: id, query }, signal) {
     part,
   );
 
+  const enlarge = () => look(...listWith(id));
+  sheet.addEventListener("dblclick", enlarge);
+  sheet.addEventListener("click", (event) => {
+    if (event.pointerType === "touch" && !sheet.classList.contains("choosing")) enlarge();
+  });
   const step = (by) => {
     const next = neighbour(id, by);
     if (next) replace(link("item", next.id));
@@ -65,6 +72,7 @@ export async function show({ arg: id, query }, signal) {
       s: search,
       t: learn,
       b: () => box.start(),
+      f: enlarge,
       "+": () => put(example(), "with"),
       "-": () => put(example(), "without"),
       ArrowLeft: () => step(-1),
@@ -72,6 +80,7 @@ export async function show({ arg: id, query }, signal) {
     },
     signal,
   );
+  const full = button("full", "Full screen", enlarge, { quiet: true });
   const pager = [
     ["back", "Previous picture", -1],
     ["next", "Next picture", 1],
@@ -84,7 +93,7 @@ export async function show({ arg: id, query }, signal) {
     h(
       "div",
       { class: "side" },
-      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, pager)),
+      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, full, pager)),
       h(
         "div",
         { class: "doing" },
@@ -183,25 +192,6 @@ function recognized(kinds) {
       ),
     );
   return h("section", {}, h("h2", {}, "Recognized"), h("ul", { class: "chips", role: "list" }, shown.map(chip)));
-}
-
-function facts(item) {
-  const rows = [
-    ["Size", `${item.width} × ${item.height}`],
-    ["File", [item.format, item.bytes ? bytes(item.bytes) : null].filter(Boolean).join(", ")],
-    ["Taken", item.taken ? moment(item.taken) : null],
-    [
-      item.paths?.length > 1 ? "Paths" : "Path",
-      (item.paths?.length ? item.paths : [item.path]).map((path) => h("span", { class: "path" }, path)),
-    ],
-  ];
-  return h(
-    "dl",
-    { class: "facts" },
-    rows
-      .filter(([, value]) => value?.length)
-      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-  );
 }
 
 /** A strip of similar pictures, with placeholders until the search returns. */

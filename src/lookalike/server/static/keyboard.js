@@ -18,6 +18,7 @@ const ALL = [
       ["Enter", "open the picture"],
       ["+", "add it as a positive example"],
       ["-", "add it as a negative example"],
+      ["f", "show it on the full screen"],
       ["x", "select it; Space too"],
       ["Shift + ↑ ↓ ← →", "select several"],
       ["Ctrl + A", "select all"],
@@ -30,7 +31,19 @@ const ALL = [
       ["s", "search with it"],
       ["t", "start a session with it"],
       ["b", "select a part; arrows move it, Shift and arrows resize it"],
+      ["f", "full screen"],
       ["← →", "previous picture, next picture"],
+    ],
+  ],
+  [
+    "Full screen, Compare",
+    [
+      ["+ -", "zoom in, zoom out"],
+      ["0", "fit"],
+      ["1", "100 %"],
+      ["← ↑ ↓ →", "move an enlarged picture; otherwise previous, next"],
+      ["i", "details"],
+      ["d", "difference of two pictures"],
     ],
   ],
   [

@@ -22,6 +22,7 @@ const VIEWS = {
   classes: () => import("./classes.js"),
   class: () => import("./class.js"),
   duplicates: () => import("./duplicates.js"),
+  compare: () => import("./compare.js"),
   map: () => import("./map.js"),
   jobs: () => import("./jobs.js"),
   login: () => import("./login.js"),

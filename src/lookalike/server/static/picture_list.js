@@ -1,5 +1,6 @@
 // A list of a few dozen pictures with one tab stop; arrow keys move the focus by position on the screen.
 import { h } from "./dom.js";
+import { lookButton } from "./tile.js";
 
 export class PictureList {
   /** @param onkey (event, tile) → true if it handled the key */
@@ -20,7 +21,8 @@ export class PictureList {
   }
 
   fill(tiles) {
-    this.row.replaceChildren(...tiles.map((tile) => h("div", { role: "gridcell", class: "cell" }, tile)));
+    const cell = (tile, index) => h("div", { role: "gridcell", class: "cell" }, tile, h("div", { class: "over" }, lookButton(() => this.#look(index))));
+    this.row.replaceChildren(...tiles.map(cell));
     this.element.hidden = !tiles.length; // a grid must have cells
     if (tiles.length) this.#activate(this.targets[0]);
   }
@@ -41,9 +43,16 @@ export class PictureList {
     const next =
       { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: targets.length - 1 }[event.key] ??
       this.#neighbour(event.key, targets, here);
-    if (next !== undefined) (targets[next] ?? this.#beyond(event.key))?.focus();
+    if (event.key === "f") this.#look(here);
+    else if (next !== undefined) (targets[next] ?? this.#beyond(event.key))?.focus();
     else if (!this.onkey(event, targets[here])) return;
     event.preventDefault();
+  }
+
+  /** Show a picture on the full screen. */
+  async #look(index) {
+    const ids = this.targets.map(({ dataset }) => dataset.id);
+    if (ids[index]) (await import("./viewer.js")).look({ total: ids.length, id: (at) => ids[at] }, index);
   }
 
   /** The list before or after this one; undefined if there is none. */

@@ -20,6 +20,10 @@ export function picture(item, side = 256) {
   return img;
 }
 
+/** The button of a picture in a grid that shows it on the full screen, as the key f does. */
+export const lookButton = (act) =>
+  button("full", "Full screen", act, { quiet: true, class: "look", tabindex: "-1", "aria-hidden": "true" });
+
 const SHAPE = 4 / 3; // aspect ratio of a tile
 
 /** Show the whole picture of a tile with a frame around a part of it, or without a box the tile as it was. */
