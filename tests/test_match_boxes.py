@@ -96,6 +96,13 @@ def test_a_picture_that_matches_as_a_whole_has_a_box_around_it(collection, pictu
     assert found[0].box == (0, 0, 1, 1)
 
 
+def test_a_picture_of_one_colour_has_a_box_around_it(collection, pictures, tmp_path):
+    Image.new("RGB", (90, 60), "gray").save(tmp_path / "gray.png")
+    collection.add(tmp_path / "gray.png", recipes=["color"])
+    (found,) = collection.search(pictures / "fish" / "fish-000.jpg", where=True)
+    assert found.box == (0, 0, 1, 1)
+
+
 def test_boxes_can_be_found_after_the_search(collection, pictures, collage):
     collection.add(collage.parent, pictures / "fish", recipes=["color"])
     fish = Crop(collage, QUARTERS["fish"])

@@ -68,11 +68,13 @@ def locate(feature: Feature, image: Pixels, score: Callable[[Vectors], NDArray[n
 def separate(similarity: NDArray[np.floating]) -> Box:
     """The box with the largest between-class variance of the similarities (h, w) inside and outside of it.
 
-    Only boxes are considered whose mean is above that of the grid.
+    Only boxes are considered whose mean is above that of the grid. Equal similarities give the whole picture.
 
     >>> separate(np.kron([[0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]], np.ones((8, 6))))
     (0.25, 0.3333, 0.75, 0.6667)
     """
+    if np.allclose(similarity, similarity.mean()):
+        return WHOLE
     factor = math.ceil(STEPS / max(similarity.shape))
     fine = cv2.resize(similarity.astype(np.float64), None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
     h, w = fine.shape

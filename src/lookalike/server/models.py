@@ -21,7 +21,7 @@ MAX_SELECTED = 100_000
 MAX_WILDCARDS = 4
 """Maximum number of stars in a path pattern. The time for a match grows exponentially with their number."""
 MAX_LOCATED = 50
-"""Pictures per request whose matching parts are found, which takes about a tenth of a second per picture."""
+"""Pictures per request whose matching parts are found, which takes about 0.1 s of CPU time per picture."""
 FAST_EXAMPLES = 4
 """Maximum number of examples without stored vectors in the lane "search": their features must be extracted first."""
 
