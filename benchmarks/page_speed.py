@@ -1,10 +1,11 @@
-"""Speed of the grid on a large collection: seconds until the first pictures are loaded, and blanks after scrolling.
+"""Speed of the page on a large collection: seconds until the first pictures are loaded, blanks after scrolling, and
+the scripting per frame while the map is panned.
 
     .venv/bin/python benchmarks/page_speed.py [--pictures 100000] [--folder FOLDER] [--address URL]
 
 Creates a collection of tiny pictures in FOLDER (by default a temporary one; an existing collection is reused), runs the
 service and opens the page in Chromium. The figures are medians; the worst case follows. With --address, it measures a
-service that already runs.
+service that already runs. --only map or --only grid measures one of them.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from lookalike import Collection
 
@@ -24,6 +25,7 @@ SIDE = 16
 PER_FOLDER = 1_000
 SEED = 0
 LOADS, STOPS = 5, 12
+PANS, FRAMES = 5, 40
 STATIC = Path(__file__).parents[1] / "src" / "lookalike" / "server" / "static"
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
@@ -61,6 +63,18 @@ SCROLL = """async ([from, to, steps]) => {
   }
 }"""
 """Scroll in some frames, then return the seconds until no visible tile is blank, and the blank tiles after 200 ms."""
+
+
+FRAME = """() => {
+  const request = window.requestAnimationFrame;
+  window.frames_ms = [];
+  window.requestAnimationFrame = (call) => request((now) => {
+    const began = performance.now();
+    call(now);
+    window.frames_ms.push(performance.now() - began);
+  });
+}"""
+"""Record the milliseconds of each call by requestAnimationFrame."""
 
 
 def make(folder: Path, pictures: int) -> Path:
@@ -109,12 +123,55 @@ def measure(page: Page, address: str, name: str, total: int) -> None:
     )
 
 
+def measure_map(page: Page, address: str, name: str, total: int) -> None:
+    """Print the scripting per frame while the whole map and a part of it are dragged."""
+    page.add_init_script(f"({FRAME})()")
+    page.goto(f"{address}/#/map")
+    page.reload()  # the script must run before the page
+    page.locator(".map canvas").first.wait_for(timeout=600_000)
+    client = page.context.new_cdp_session(page)
+    client.send("Performance.enable")
+    box = page.locator(".map").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    for zooms in (0, 4):
+        for _ in range(zooms):
+            page.get_by_role("button", name="Zoom in").click()
+        page.wait_for_timeout(2_000)
+        means, worst = [], 0.0
+        for _ in range(PANS):
+            page.mouse.move(x, y)
+            page.mouse.down()
+            page.mouse.move(x + 8, y)  # a drag, not a click
+            page.evaluate("window.frames_ms.length = 0")
+            before = _script_s(client)
+            for step in range(FRAMES):
+                page.mouse.move(x + 2 * min(step, FRAMES - step), y + step)
+            page.evaluate("new Promise(requestAnimationFrame)")
+            spent = _script_s(client) - before
+            frames = page.evaluate("window.frames_ms")
+            page.mouse.up()
+            means.append(1_000 * spent / len(frames))
+            worst = max(worst, *frames)
+        print(
+            f"{name}: map of {total:,} pictures{', zoomed in' if zooms else ''}, scripting per frame while panning"
+            f" {statistics.median(means):.1f} ms (worst frame {worst:.1f} ms)"
+        )
+
+
+def _script_s(client: CDPSession) -> float:
+    """The seconds that the page has spent in scripts."""
+    metrics = client.send("Performance.getMetrics")["metrics"]
+    return float(next(metric["value"] for metric in metrics if metric["name"] == "ScriptDuration"))
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=100_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--address")
+    parser.add_argument("--only", choices=["grid", "map"])
     options = parser.parse_args()
     weight = sum(path.stat().st_size for path in STATIC.iterdir())
     print(f"page weight: {weight / 1000:.1f} kB, uncompressed, without pictures")
@@ -126,7 +183,7 @@ def main() -> None:
             command = [sys.executable, "-m", "lookalike", "-c", str(path), "serve", "--port", "0"]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
-            address = process.stdout.readline().split()[-1]
+            address = process.stdout.readline().split()[-1].rstrip("/")
         try:
             with sync_playwright() as tool:
                 browser = tool.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
@@ -135,7 +192,10 @@ def main() -> None:
                     page.goto(address)
                     page.locator(".grid img.there").first.wait_for()
                     total = page.evaluate("fetch('/api/v1/items?limit=1').then((one) => one.json())")["total"]
-                    measure(page, address, name, total)
+                    if options.only != "map":
+                        measure(page, address, name, total)
+                    if options.only != "grid":
+                        measure_map(page, address, name, total)
                     page.close()
                 browser.close()
         finally:

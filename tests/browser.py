@@ -4,6 +4,8 @@ A `Site` opens pages of a server in Chromium and records their errors. `shoot` s
 """
 
 import contextlib
+import itertools
+import re
 import shutil
 import subprocess
 import sys
@@ -64,7 +66,7 @@ class Site:
     def __init__(self, browser, address):
         self.browser = browser
         self.address = address
-        self.allowed = []
+        self.allowed = ["GPU stall due to ReadPixels"]  # without a GPU, Chromium warns about any WebGL canvas
         self._messages = []
         self._contexts = []
 
@@ -111,6 +113,41 @@ def wait_until_idle(page: Page) -> None:
     expect(page.locator(".follow")).to_have_count(0)
     with contextlib.suppress(Error):  # only screenshots need the pictures
         page.wait_for_function(LOADED, timeout=5_000)
+
+
+CONTROL = re.compile(r"""( *)- '?(button|link|checkbox|combobox|textbox|radio)\b(?: "((?:[^"\\]|\\.)*)")?""")
+"""A control in an ARIA snapshot: its indent, its role and its accessible name."""
+
+
+def name_faults(page: Page) -> list[str]:
+    """The controls without an accessible name, and the names of several controls that do different things.
+
+    Two pictures can have the same file name, so the controls of a picture must only contain it.
+    """
+    closed = page.locator("details:not([open])").element_handles()
+    for menu in closed:
+        menu.evaluate("one => (one.open = true)")
+    lines = page.locator("body").aria_snapshot().splitlines()
+    summaries = page.locator("summary:visible").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.innerText)")
+    for menu in closed:
+        menu.evaluate("one => (one.open = false)")
+    controls: dict[str, set] = {}  # by name: the addresses of links, the numbers of all others
+    for number, text in enumerate(summaries):
+        controls.setdefault(text.strip(), set()).add(-number)
+    faults, cell = [], sys.maxsize
+    for number, (line, following) in enumerate(itertools.pairwise([*lines, ""]), 1):
+        indent = len(line) - len(line.lstrip())
+        cell = indent if re.match(r" *- '?gridcell\b", line) else sys.maxsize if indent <= cell else cell
+        if (found := CONTROL.match(line)) is None:
+            continue
+        role, name = found[2], found[3]
+        if not name:
+            faults.append(f"a {role} has no name")
+        elif indent <= cell:
+            controls.setdefault(name, set()).add(following.strip() if "/url:" in following else number)
+        elif not re.search(r"\.(jpg|png)\b", name):
+            faults.append(f"the {role} {name!r} does not name its picture")
+    return faults + [f"{len(same)} controls are called {name!r}" for name, same in controls.items() if len(same) > 1]
 
 
 def cut(page: Page) -> None:

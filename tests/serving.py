@@ -18,6 +18,7 @@ from lookalike.server.app import create_app
 from lookalike.server.http_server import Server, bind
 from lookalike.server.request_checks import RequestChecks
 from lookalike.server.settings import Budget, Rates, Settings
+from lookalike.server.uploads import SEARCHED
 from waiting import TIMEOUT_S, until
 
 WRITE = {"X-Lookalike": "1"}
@@ -66,7 +67,7 @@ def make_shelf(folder: Path) -> Path:
 
 def copy_shelf(shelf: Path, folder: Path) -> Path:
     """Return a copy of the collection that a test can change; the pictures are not copied."""
-    return Path(shutil.copytree(shelf, folder / "own.lookalike"))
+    return Path(shutil.copytree(shelf, folder / "own.lookalike", ignore=shutil.ignore_patterns(SEARCHED)))
 
 
 @contextmanager

@@ -250,6 +250,28 @@ def test_verify_exits_1_when_something_is_wrong(call: Callable[..., Outcome], ow
     assert len(wrong.json["faults"]) >= 1
 
 
+def test_pictures_are_counted_and_the_values_are_filters(
+    call: Callable[..., Outcome], filled: Path, pictures: Path
+) -> None:
+    def count(*words: str | Path) -> int:
+        return len(call("-c", filled, "items", "--json", *words).json)
+
+    counts = call("-c", filled, "facets", "--json").json
+    options = {"year": "--year", "orientation": "--orientation", "file_format": "--file-format"}
+    for facet, option in options.items():
+        assert counts[facet] == {value: count(option, value) for value in counts[facet]}
+        assert sum(counts[facet].values()) == count()
+    assert counts["labelled"] == {"no": count("--unlabelled")}
+    assert call("-c", filled, "facets", "--by", "year", "--json").json == counts["year"]
+    months = call("-c", filled, "facets", "--by", "month", "--json").json
+    assert sum(months.values()) == count()
+    folders = call("-c", filled, "facets", "--by", "folder", "--folder", pictures, "--json").json
+    assert folders == {folder: count("--folder", folder) for folder in folders}
+    assert len(folders) == len(list(pictures.iterdir()))
+    assert re.search(r"^facet +value +pictures\nyear +\d{4} ", call("-c", filled, "facets").out)
+    assert "must be latitude,longitude" in call("-c", filled, "items", "--place", "here").err
+
+
 def test_items_are_listed_and_filtered(call: Callable[..., Outcome], filled: Path, pictures: Path, first: Path) -> None:
     everything = call("-c", filled, "items", "--json").json
     assert len(everything) == len(list(pictures.rglob("*.jpg")))

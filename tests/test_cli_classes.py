@@ -7,7 +7,7 @@ import pytest
 
 import lookalike
 from lookalike import cli
-from lookalike.text import many
+from lookalike.text import human_probability, many
 from lookalike.types import format_id
 
 KINDS = ("fish", "house", "flower")
@@ -92,7 +92,7 @@ def test_predictions_are_stored_shown_confirmed_and_rejected(call, own, files):
     assert {picture["author"] for picture in shown["pictures"]} == {"anna"}
     code, out, _ = call("classes", "show", name)
     assert out.startswith(f"{name}: 3 pictures, {kept['predicted'][name]} predicted.\n  hand anna ")
-    assert f"predicted {one.probability:.2f}" in out
+    assert f"predicted, {human_probability(one.probability)}" in out
     assert call("classes", "show", name, "-k", 0)[1].count("\n") == 1
     assert call("classes", "confirm", name, format_id(one.item))[1] == f"Confirmed 1 prediction of {name}.\n"
     code, out, _ = call("classes", "reject", other, format_id(two.item))

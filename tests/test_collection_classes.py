@@ -395,7 +395,10 @@ def test_evaluation_classifies_each_picture_without_itself(filled, pictures):
         assert figures.right == pytest.approx(np.mean(mine == figures.name))
         assert figures.none == pytest.approx(np.mean(mine == "none of these"))
     wrong = [(t, s) for t, s in zip(y.tolist(), said.tolist(), strict=True) if s not in (t, "none of these")]
-    assert sum(n for _, _, n in found.confused) == len(wrong)
+    assert sum(pair.pictures for pair in found.confused) == len(wrong)
+    for pair in found.confused:
+        mistaken = at[(y == pair.label) & (said == pair.predicted)].tolist()
+        assert (pair.pictures, pair.ids) == (len(mistaken), mistaken)
     assert [figures.right for figures in found.by_class] == sorted(figures.right for figures in found.by_class)
     assert 0 <= found.strangers_none <= 1
     assert filled.classes.evaluate(kind="second").kind == "second"

@@ -12,6 +12,7 @@ from lookalike.errors import InputError
 from lookalike.features.kinds import encode_kinds
 from lookalike.show import HALF_LINE
 from lookalike.store.items import Item
+from lookalike.text import human_probability
 from serving import copy_shelf, running
 
 KINDS, DIM = 8, 16
@@ -305,7 +306,7 @@ def test_the_command_line_prints_likelihoods_and_the_cutoff(labelled, capsys, mo
     expected = collection.search(500, k=200, likely=0.6)
     shown = call("--likely", "0.6")
     assert len(shown.out.splitlines()) == len(expected)
-    assert shown.out.splitlines()[0].split()[:2] == ["0.0000", f"{expected[0].likely:.2f}"]
+    assert shown.out.splitlines()[0].split("  ")[:2] == ["0.0000", human_probability(expected[0].likely)]
     assert shown.err == f"{expected.cutoff.summary}\n"
     assert "at least 60 % likely" in shown.err
     assert "estimated from 400 labelled pictures" in shown.err
@@ -319,7 +320,7 @@ def test_the_command_line_prints_likelihoods_and_the_cutoff(labelled, capsys, mo
     half = collection.search(500, k=200).half
     assert HALF_LINE in rows[half + 1]
     assert "likely" in rows[0]
-    assert rows[1].split()[2].endswith("%")
+    assert human_probability(expected[0].likely) in rows[1]
     assert "estimated from 400 labelled pictures" in lines.err
     assert cli.run([*query, "--likely", "2"]) == 2
 

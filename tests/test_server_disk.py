@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
 from serving import copy_shelf, error, running
@@ -21,6 +23,12 @@ def disk(tmp_path):
         pytest.skip("mounting a disk is not permitted here")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def picture() -> bytes:
+    """Return an encoded picture that cannot be compressed."""
+    pixels = np.random.default_rng(0).integers(0, 256, (100, 100, 3), np.uint8)
+    return cv2.imencode(".png", pixels)[1].tobytes()
 
 
 def remount(disk: Path, how: str) -> None:
@@ -48,6 +56,8 @@ def test_a_service_on_a_read_only_disk_rejects_writes_and_answers_reads(shelf, d
         ):
             assert "is not writable" in error(service.client.post(f"/api/v1{path}", json=body), 403, "read-only")
         error(service.client.post("/api/v1/jobs", json={"kind": "refresh"}), 403, "read-only")
+        sent = service.upload(picture()).json()["upload"]  # in memory
+        assert service.client.get(f"/api/v1/uploads/{sent}/thumbnail").status_code == 200
         check_reading(service)
     remount(disk, "rw")
 
@@ -68,6 +78,8 @@ def test_a_service_on_a_full_disk_rejects_writes_until_there_is_space(shelf, dis
                 assert "full" in error(answer, 507, "full")
                 break
         assert 507 in statuses
+        assert "full" in error(service.upload(picture()), 507, "full")
         check_reading(service)
         (disk / "rest").unlink()
         assert service.post(f"/sessions/{session}/marks", {"skip": [item]})["skipped"] == [item]
+        assert service.upload(picture()).status_code == 200

@@ -1,5 +1,7 @@
 """The history and undo over HTTP."""
 
+import re
+
 import pytest
 
 from serving import add_token, copy_shelf, error, running
@@ -41,6 +43,9 @@ def test_every_write_returns_an_action_that_can_be_undone(service, ids):
         action = service.post(path, body)["action"]
         found = service.get("/actions", params={"limit": 1})["actions"][0]
         assert (found["id"], found["text"], found["can_undo"]) == (action, text, True)
+        assert found["reason"] is None
+        assert set(found["items"]) <= set(ids)
+        assert bool(found["items"]) == ("Created" not in text)
         made.append(action)
     message = error(service.client.post(f"/api/v1/actions/{made[0]}/undo"), 409, "conflict")
     assert "has changed since" in message
@@ -48,6 +53,9 @@ def test_every_write_returns_an_action_that_can_be_undone(service, ids):
         done = service.post(f"/actions/{action}/undo", {})
         assert done["text"] == f"Undid: {text[0].lower()}{text[1:]}"
     assert service.get("/classes") == before
+    first = next(one for one in service.get("/actions")["actions"] if one["id"] == made[0])
+    assert (first["can_undo"], set(first["items"])) == (False, set(ids))
+    assert re.fullmatch(r"It was already undone by action \d+\.", first["reason"])
     assert len(judgements.not_duplicates) == 0
     page = service.get("/actions", params={"offset": 1, "limit": 2})
     imported = 1
@@ -88,6 +96,7 @@ def test_undo_needs_the_role_of_the_change(shelf, tmp_path):
             (deleted, "manage", False),
             (added, "judge", True),
         ]
+        assert seen[0]["reason"] == "To undo this action, you need the role manage. You have judge."
         for action, headers in ((deleted, judge), (added, guest)):
             error(service.client.post(f"/api/v1/actions/{action}/undo", headers=headers), 403, "refused")
         service.post(f"/actions/{deleted}/undo", {}, headers=chief)

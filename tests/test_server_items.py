@@ -118,6 +118,30 @@ def test_only_items_that_pass_the_filter_are_listed(service):
     error(service.client.get("/api/v1/export", params=costly), 422, "input")
 
 
+def test_facets_months_and_folders_count_what_their_filters_list(service):
+    facets = {facet["name"]: facet for facet in service.get("/facets", params={"label": "sunset"})["facets"]}
+    assert [row["n"] for row in facets["label"]["values"]] == [5] * 12  # its own condition is ignored
+    assert facets["label"]["n_values"] == 12
+    for name, facet in facets.items():
+        for row in facet["values"] if name != "label" else []:
+            params = {"label": "sunset", name: row["value"]}
+            assert service.get("/items", params=params)["total"] == row["n"], params
+    assert facets["labelled"]["values"] == [{"value": "true", "n": 5}]
+    months = service.get("/timeline", params={"label": "sunset"})["months"]
+    assert sum(month["n"] for month in months) == 5
+    assert all(len(month["month"]) == 7 for month in months)
+    (top,) = service.get("/folders")["folders"]
+    assert top == {"path": "pictures", "name": "pictures", "n": 60, "folders": True}
+    inside = service.get("/folders", params={"parent": "pictures", "label": "sunset"})
+    assert inside["folders"] == [{"path": "pictures/sunset", "name": "sunset", "n": 5, "folders": False}]
+    assert service.get("/items", params={"folder": "pictures/sunset"})["total"] == 5
+    answer = service.post("/search", {"words": ["sunset"], "filter": {"folder": "pictures/house"}, "k": 60})
+    assert all(result["item"]["path"].split("/")[-2] == "house" for result in answer["results"])
+    assert "No label named" in error(service.client.get("/api/v1/facets", params={"suggested": "sunst"}), 422, "input")
+    assert "place must be" in error(service.client.get("/api/v1/timeline", params={"place": "here"}), 422, "input")
+    error(service.client.get("/api/v1/folders", params={"year": "0"}), 422, "input")
+
+
 def test_a_single_item_equals_its_entry_in_the_list(service):
     first = service.get("/items", params={"limit": 1})["items"][0]
     assert service.get(f"/items/{first['id']}") == first

@@ -29,6 +29,9 @@ QUERIES = {
     "/api/v1/items/{id}/region": [{"box": "0,0,1,1"}, {"box": f"/{ABOVE}"}],
     "/api/v1/items/{id}/image": [{}],
     "/api/v1/items/{id}/kinds": [{}],
+    "/api/v1/facets": [{}, {"folder": ABOVE}],
+    "/api/v1/timeline": [{}],
+    "/api/v1/folders": [{}, {"parent": "Pictures"}, {"parent": ABOVE}, {"folder": f"/{ABOVE}"}],
     "/api/v1/words": [{"prefix": "pic"}, {"prefix": ABOVE}],
     "/api/v1/understand": [{"words": "house"}, {"words": ABOVE}],
     "/api/v1/uploads/{upload}/thumbnail": [{}],
@@ -177,6 +180,25 @@ def test_a_path_filter_matches_only_paths_that_the_user_can_see(service, people,
     for path in (f"{above}/Pictures/*", "/*"):
         answer = service.client.get("/api/v1/items", params={"path": path}, headers=people["view"])
         assert "cannot start with a slash" in error(answer, 422, "input")
+
+
+def test_folders_are_relative_to_the_sources(service, people, items, above):
+    def folders(role, **asked):
+        return service.get("/folders", params=asked, headers=people[role])["folders"]
+
+    assert {"Pictures"} <= {folder["path"] for folder in folders("view")}
+    assert folders("view") == folders("manage")
+    inside = folders("view", parent="Pictures")
+    assert inside == folders("manage", parent="Pictures")
+    assert "Pictures/house" in {folder["path"] for folder in inside}
+    for folder in ("Pictures/house", "Pictures"):
+        total = service.get("/items", params={"folder": folder}, headers=people["view"])["total"]
+        absolute = {"folder": f"{above}/{folder}"}
+        assert total == service.get("/items", params=absolute, headers=people["manage"])["total"] >= 1
+        answer = service.client.get("/api/v1/items", params=absolute, headers=people["view"])
+        assert "folder cannot start with a slash" in error(answer, 422, "input")
+    error(service.client.get("/api/v1/folders", params={"parent": str(above)}, headers=people["view"]), 422, "input")
+    assert folders("view", parent=ABOVE) == folders("view", parent=f"Pictures/../../{ABOVE}") == []
 
 
 def test_a_message_with_an_absolute_path_is_for_manage_only(service, people, monkeypatch, above):

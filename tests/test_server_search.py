@@ -1,6 +1,7 @@
 """Search over HTTP, with pictures of the collection and with uploads."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ from PIL import Image
 import hostile
 from lookalike import Collection
 from lookalike.server.settings import Budget
-from lookalike.server.uploads import Uploads, reduce
+from lookalike.server.uploads import SEARCHED, Uploads, reduce
 from lookalike.store.database import Database
-from serving import error, running
+from serving import copy_shelf, error, running
 
 
 @pytest.fixture(scope="module")
@@ -228,26 +229,62 @@ def test_hostile_uploads_are_rejected_and_the_service_survives(service, tmp_path
     assert service.client.get("/healthz").status_code == 200
 
 
-def test_uploads_are_cached_within_limits_of_bytes_and_time(shelf):
+def noise(n, side=100):
+    """Encoded pictures that cannot be compressed."""
     random = np.random.default_rng(0)
-    pictures = [jpeg(random.integers(0, 256, (100, 100, 3), np.uint8)) for _ in range(4)]
-    with running(shelf, budget=Budget(upload_cache_bytes=70_000, upload_pixels=20_000)) as service:
-        sent = [service.upload(picture).json()["upload"] for picture in pictures]
-        statuses = [service.client.get(f"/api/v1/uploads/{one}/thumbnail").status_code for one in sent]
-        assert statuses == [404, 404, 200, 200]
-        message = error(service.upload(jpeg(np.zeros((200, 200, 3), np.uint8))), 422, "input")
-        assert "the limit is 20000" in message
-    with running(shelf, budget=Budget(upload_cache_s=0.0)) as service:
-        sent = service.upload(pictures[0]).json()["upload"]
-        expired = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")
-        assert "Send the picture again" in error(expired, 404, "missing")
+    return [jpeg(random.integers(0, 256, (side, side, 3), np.uint8)) for _ in range(n)]
 
 
-def test_an_upload_larger_than_the_cache_is_not_cached_and_evicts_nothing():
-    uploads = Uploads(Budget(upload_cache_bytes=40_000))
+def test_an_upload_is_found_after_a_restart(shelf, tmp_path):
+    own = copy_shelf(shelf, tmp_path)
+    with running(own) as service:
+        sent = service.client.post("/api/v1/uploads", files={"file": ("../../me.jpg", noise(1)[0])}).json()["upload"]
+        asked = {"examples": [{"upload": sent, "box": [0, 0, 1, 0.5]}], "k": 5}
+        found = service.post("/search", asked)["results"]
+        thumbnail = service.client.get(f"/api/v1/uploads/{sent}/thumbnail").content
+    with running(own) as service:
+        assert service.client.get(f"/api/v1/uploads/{sent}/thumbnail").content == thumbnail
+        assert service.post("/search", asked)["results"] == found
+        (file,) = (own / SEARCHED).iterdir()
+        assert re.fullmatch(rf"{sent}-[0-7][0-9a-f]{{15}}-100x100\.png", file.name)
+    with Collection(tmp_path / "other", create=True) as other:
+        assert other.add(own, recipes="color").added == 0  # although the collection is a source
+    file.write_bytes(file.read_bytes()[:50])  # damaged
+    with running(own) as service:
+        answer = service.client.get(f"/api/v1/uploads/{sent}/thumbnail")
+        assert "Send the picture again" in error(answer, 404, "missing")
+
+
+def test_saved_uploads_stay_within_limits_of_bytes_and_number(shelf, tmp_path):
+    pictures = noise(4)
+    for limit in ({"saved_uploads": 2}, {"saved_upload_bytes": 70_000}):  # about 30 kB each
+        own = copy_shelf(shelf, tmp_path / next(iter(limit)))
+        with running(own, budget=Budget(upload_cache_bytes=1, upload_pixels=90_000, **limit)) as service:
+
+            def is_found(sent, service=service):
+                return service.client.get(f"/api/v1/uploads/{sent}/thumbnail").status_code == 200
+
+            first, second = (service.upload(picture).json()["upload"] for picture in pictures[:2])
+            assert is_found(first)  # now the second one is the least recently used
+            third = service.upload(pictures[2]).json()["upload"]
+            assert [is_found(sent) for sent in (first, second, third)] == [True, False, True]
+            saved = list((own / SEARCHED).iterdir())
+            assert len(saved) == 2
+            if "saved_upload_bytes" in limit:
+                assert not is_found(service.upload(noise(1, side=200)[0]).json()["upload"])  # it is larger than all
+                assert list((own / SEARCHED).iterdir()) == saved
+            message = error(service.upload(jpeg(np.zeros((400, 400, 3), np.uint8))), 422, "input")
+            assert "the limit is 90000" in message
+
+
+def test_an_upload_larger_than_the_cache_evicts_nothing_from_it(tmp_path):
+    uploads = Uploads(tmp_path, Budget(upload_cache_bytes=40_000))
     small, large = (uploads.add(jpeg(np.zeros((side, side, 3), np.uint8))) for side in (100, 200))
     uploads.close()
-    assert (large.width, uploads.get(large.id)) == (200, None)
+    found = uploads.get(large.id)
+    assert found is not large
+    assert (found.id, found.item, found.width, found.height) == (large.id, large.item, 200, 200)
+    np.testing.assert_array_equal(found.pixels, large.pixels)
     assert uploads.get(small.id) is small
     assert len(uploads) == 1
 

@@ -22,7 +22,7 @@ from lookalike.errors import ImageError, InputError, LookalikeError
 from lookalike.images.decoding import read
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import locate
-from lookalike.text import either, printable, shorten
+from lookalike.text import either, human_probability, printable, shorten
 from lookalike.types import Box, Pixels
 
 Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
@@ -96,11 +96,11 @@ def table(
     if placed:
         result.add_column("where", no_wrap=True)
     result.add_column("picture", no_wrap=True)
-    path_width = width - len(str(len(results))) - 10 - (placed and placed + 2) - 8 * rated
+    path_width = width - len(str(len(results))) - 10 - (placed and placed + 2) - 11 * rated
     for rank, (path, score, where, likely) in enumerate(results, 1):
         if rank - 1 == half:
             result.add_row(*[""] * (2 + rated + bool(placed)), Text(HALF_LINE[:path_width], style="dim"))
-        percent = [] if not rated else ["" if likely is None else f"{likely:.0%}"]
+        percent = [] if not rated else ["" if likely is None else human_probability(likely)]
         box = [where] if placed else []
         result.add_row(str(rank), f"{score:.4f}", *percent, *box, Text(shorten(path, path_width)))
     return result

@@ -59,6 +59,17 @@ def either(words: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+def human_probability(probability: float) -> str:
+    """Format a probability, like `likely` in the page's JavaScript: never 0 or 100 %, because it is an estimate.
+
+    >>> [human_probability(p) for p in (0.874, 1.0, 0.003)]
+    ['87 %', 'over 99 %', 'under 1 %']
+    """
+    if probability > 0.99:
+        return "over 99 %"
+    return "under 1 %" if probability < 0.01 else f"{math.floor(100 * probability + 0.5)} %"
+
+
 def shorten(path: str | None, width: int | None = None) -> str:
     """Return a path relative to the current or home directory if possible; only its end if it exceeds `width`.
 

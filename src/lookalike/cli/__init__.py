@@ -1,11 +1,11 @@
 """The command line. Exit codes: 0 success, 1 files skipped or faults found, 2 usage or input error, 130 Ctrl-C.
 
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `clip`, `search` (search,
-explain), `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, stats, map,
-export), `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore, compact),
-`cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands share, `output` the
-functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints every error as one
-line.
+explain), `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, facets,
+stats, map, export), `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore,
+compact), `cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands share, `output`
+the functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints every error as
+one line.
 """
 
 import io
@@ -147,7 +147,7 @@ app.add_typer(classes.app)
 app.add_typer(duplicates.app)
 app.command("map")(overview.map_)
 app.add_typer(feedback.sessions_app)
-for _verb in (overview.items, overview.stats, search.explain, overview.export):
+for _verb in (overview.items, overview.facets, overview.stats, search.explain, overview.export):
     app.command()(_verb)
 for _verb in (history.undo, history.history):
     app.command()(_verb)

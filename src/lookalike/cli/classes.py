@@ -13,7 +13,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import NONE, Author, Json, Where, opened
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, print_table, show_path
 from lookalike.errors import InputError
-from lookalike.text import many
+from lookalike.text import human_probability, many
 
 if TYPE_CHECKING:
     from lookalike import Collection, types
@@ -464,7 +464,7 @@ def _print_class(collection: "Collection", view: "ClassView", k: int | None, jso
         when = time.strftime("%Y-%m-%d", time.localtime(m.at))
         print_line(f"  {f'{m.source} {m.author} {when}':32}  {show_path(paths[m.item])}")
     for p in predicted:
-        print_line(f"  {f'predicted {p.probability:.2f}':32}  {show_path(paths[p.item])}")
+        print_line(f"  {f'predicted, {human_probability(p.probability)}':32}  {show_path(paths[p.item])}")
 
 
 def _print_classified(classified: list["Prediction"], skipped: dict[str, str], json: bool) -> None:
@@ -512,7 +512,7 @@ def _print_predicted(found: "PredictionCounts", json: bool) -> None:
 def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
     """Print the accuracy over all classes, then per class."""
     if json:
-        print_json(dataclasses.asdict(found))
+        print_json(found.to_json())
         return
     of = many(found.classes, "class", "classes")
     print_line(f"{many(found.pictures, 'picture')} of {of}, kind {found.kind}, space {found.space}.")
@@ -526,8 +526,8 @@ def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
     print_table(["class", "pictures", "correct", "rejected", "confused with"], rows)
     if found.confused:
         print_line("Most frequent confusions:")
-        for truth, predicted, n in found.confused:
-            print_line(f"  {n:>5,} × {truth} predicted as {predicted}")
+        for pair in found.confused:
+            print_line(f"  {pair.pictures:>5,} × {pair.label} predicted as {pair.predicted}")
     if len(found.by_class) > k:
         left = many(len(found.by_class) - k, "class", "classes")
         print_note(f"{left} with better results not shown. To list all: -k {len(found.by_class)}")
@@ -536,7 +536,7 @@ def _print_evaluation(found: "Evaluation", k: int, json: bool) -> None:
 
 
 def _chance(probability: float | None) -> str:
-    return "" if probability is None else f"{probability:.2f}"
+    return "" if probability is None else human_probability(probability)
 
 
 def _share(value: float | None) -> str:

@@ -35,7 +35,7 @@ def history(
     rows = []
     for action in found:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(action.at))
-        state = "can be undone" if action.can_undo else f"undone by {action.undone_by}" if action.undone_by else ""
+        state = f"undone by {action.undone_by}" if action.undone_by else action.reason or "can be undone"
         rows.append([str(action.id), at, action.author, action.text, state])
     print_table(["action", "time", "author", "change", ""], rows)
     if len(found) < total:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -79,6 +79,30 @@ FILTERS: dict[str, Any] = {
     ],
     "min_bytes": Annotated[int | None, typer.Option("--min-bytes", help="Minimum file size, in bytes.")],
     "max_bytes": Annotated[int | None, typer.Option("--max-bytes", help="Maximum file size, in bytes.")],
+    "folder": Annotated[
+        str | None,
+        typer.Option("--folder", metavar="DIR", help="Only pictures in this folder or archive, at any depth."),
+    ],
+    "year": Annotated[int | None, typer.Option("--year", help="Only pictures of this year, in UTC.")],
+    "camera": Annotated[str | None, typer.Option("--camera", metavar="NAME", help="Only pictures from this camera.")],
+    "lens": Annotated[str | None, typer.Option("--lens", metavar="NAME", help="Only pictures with this lens.")],
+    "place": Annotated[
+        str | None, typer.Option("--place", metavar="LAT,LON", help="Only pictures from the same cell of 0.1 degrees.")
+    ],
+    "orientation": Annotated[
+        Literal["landscape", "portrait", "square"] | None,
+        typer.Option("--orientation", help="Only pictures of this orientation."),
+    ],
+    "file_format": Annotated[
+        str | None, typer.Option("--file-format", metavar="NAME", help="Only files of this format, such as jpeg.")
+    ],
+    "labelled": Annotated[
+        bool | None, typer.Option("--labelled/--unlabelled", help="Only pictures with a label, or without one.")
+    ],
+    "suggested": Annotated[
+        str | None,
+        typer.Option("--suggested", metavar="CLASS", help="Only pictures for which this class is predicted."),
+    ],
 }
 
 
@@ -127,8 +151,11 @@ def filtered(verb: Callable[..., int]) -> Callable[..., int]:
 def _filter(values: dict[str, Any]) -> "lookalike.Filter | None":
     if all(value is None for value in values.values()):
         return None
-    since, until = values.pop("since"), values.pop("until")
+    since, until, folder = values.pop("since"), values.pop("until"), values.pop("folder")
+    if folder is not None and os.path.exists(os.path.expanduser(folder)):
+        folder = os.path.abspath(os.path.expanduser(folder))  # otherwise it is relative to its source
     return lookalike.Filter(
+        folder=folder,
         since=None if since is None else parse_date("--since", since),
         until=None if until is None else parse_date("--until", until, last=True),
         **values,

@@ -29,8 +29,8 @@ LINE_S = 10.0
 """Seconds between progress lines if stderr is not a terminal."""
 
 _VERBS = (
-    "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|feedback|fit|history|items|label|map|plan|refresh"
-    "|remove|repair|search|serve|sessions|stats|token|undo|verify"
+    "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|facets|feedback|fit|history|items|label"
+    "|map|plan|refresh|remove|repair|search|serve|sessions|stats|token|undo|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
 _collection: list[str] = []  # the collection given on the command line, if any

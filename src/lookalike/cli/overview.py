@@ -1,4 +1,4 @@
-"""The commands that show the contents of a collection: items, stats, map, export."""
+"""The commands that show the contents of a collection: items, facets, stats, map, export."""
 
 import os
 import sys
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 else:
     show, types, names = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
+MOST_VALUES = 5
+"""Values of a facet that are shown by default."""
 _FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
 
 
@@ -47,6 +49,69 @@ def items(where: Where, json: Json = False, *, filter: "Filter | None") -> int:
             size = f"{item.width}x{item.height}"
             path = item.paths[0] if item.paths else None
             print_line(f"{types.format_id(item.id)}  {size:>11}  {item.bytes:>10}  {show_path(path)}")
+    return 0
+
+
+@filtered
+def facets(
+    where: Where,
+    by: Annotated[
+        Literal[
+            "year",
+            "month",
+            "folder",
+            "camera",
+            "lens",
+            "place",
+            "orientation",
+            "file_format",
+            "label",
+            "labelled",
+            "suggested",
+        ]
+        | None,
+        typer.Option("--by", help="List all values of this facet. Default: the most frequent values of each facet."),
+    ] = None,
+    json: Json = False,
+    *,
+    filter: "Filter | None",
+) -> int:
+    """Count pictures by year, camera, lens, place, orientation, format, class, label and prediction.
+
+    The values can be used as filters: --year, --camera, and so on. The counts of a facet ignore the filter on the same
+    facet. With --by folder, --folder selects the folder whose folders are counted.
+
+    \b
+    Examples:
+      lookalike facets
+      lookalike facets --by month --camera "NIKON D90"
+      lookalike facets --by folder --folder Pictures/2024 --json
+    """
+    with opened(where, local=True) as collection:
+        counts: dict[str, dict[Any, int]]
+        if by == "month":
+            counts = {by: {month or "unknown": n for month, n in collection.timeline(filter).items()}}
+        elif by == "folder":
+            folders = collection.folders(filter.folder if filter else None, filter)
+            counts = {by: {folder.path: folder.items for folder in folders}}
+        else:
+            counts = collection.facets(filter)
+    words = {True: "yes", False: "no"}
+    named = {
+        name: {words[value] if isinstance(value, bool) else str(value): n for value, n in values.items()}
+        for name, values in counts.items()
+        if by in (None, name)
+    }
+    if json:
+        print_json(named if by is None else named[by])
+        return 0
+    rows = []
+    for name, values in named.items():
+        shown = list(values.items())[: None if by else MOST_VALUES]
+        rows += [[name if at == 0 else "", value, f"{n:,}"] for at, (value, n) in enumerate(shown)]
+        if len(values) > len(shown):
+            rows.append(["", f"{len(values) - len(shown):,} more: lookalike facets --by {name}", ""])
+    print_table(["facet", "value", "pictures"], rows)
     return 0
 
 

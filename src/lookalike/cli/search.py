@@ -21,6 +21,7 @@ from lookalike.cli.options import (
 )
 from lookalike.cli.output import bars, on_terminal, print_json, print_line, print_note, print_rich, show_path
 from lookalike.errors import InputError
+from lookalike.text import human_probability
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
@@ -189,7 +190,11 @@ def _print_results(results: "Results", json: bool, boxes: bool, rated: bool) -> 
             print_note(f"Likely: the probability that a result is right, estimated from {results.estimated_from}.")
     else:
         for result in results:
-            parts = [f"{result.score:.4f}", f"{result.likely:.2f}" if rated else "", _box(result)]
+            parts = [
+                f"{result.score:.4f}",
+                human_probability(result.likely) if rated and result.likely is not None else "",
+                _box(result),
+            ]
             print_line("  ".join([*filter(None, parts), show_path(result.path)]))
 
 

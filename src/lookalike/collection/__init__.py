@@ -18,6 +18,7 @@ Operations:
     clip            a space for a network of pictures and texts
     calibration     choose the options of a transform
     evaluation      cross-validate classes, measure the steps of a chain
+    browsing        counts by facet, month and folder
     overview        pages of items, counts, sizes, speeds
     picture_map     the map: positions and classes of pictures
     export          JSON, CSV, COCO, arrays

@@ -40,6 +40,7 @@ from .reexports import Item as Item
 from .reexports import JobLedger as JobLedger
 from .reexports import Limits as Limits
 from .reexports import Order as Order
+from .reexports import Orientation as Orientation
 from .reexports import Prediction as Prediction
 from .reexports import ReadPool as ReadPool
 from .reexports import ShareReport as ShareReport

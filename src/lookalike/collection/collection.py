@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TextIO
 from lookalike.classes import Prediction
 from lookalike.collection import calibration, clip, export
 from lookalike.collection.adding import Adding, Report
+from lookalike.collection.browsing import Browsing, Folder
 from lookalike.collection.calibration import CalibrationReport
 from lookalike.collection.classes import Classes, LabelReport, import_labels, read_labels
 from lookalike.collection.clip import Clip, ClipReport
@@ -97,6 +98,7 @@ class Collection:
         self._store = Store(self.path, create=create)
         self._spaces = Spaces(self._store, cluster)
         self._pages = Pages(self._store)
+        self._browsing = Browsing(self._store)
         self.classes = Classes(self._spaces)
         folders = None if within is None else [str(folder) for folder in within]
         self._adding = Adding(self._spaces, self.classes, folders)
@@ -267,6 +269,10 @@ class Collection:
     def action(self, id: int) -> Action:
         """One action of the history; raises NoItemError if it does not exist."""
         return self._store.judgements.actions.get(id)
+
+    def action_items(self, action: int, k: int) -> list[int]:
+        """At most `k` of the pictures whose labels, rejections or duplicates an action changed, as examples of it."""
+        return self._store.judgements.actions.items(action, k)
 
     def n_actions(self) -> int:
         """The number of actions in the history."""
@@ -724,6 +730,28 @@ class Collection:
     def page_ids(self, filter: Filter | None = None, *, order: Order = "path") -> Ids:
         """The ids of all items that pass the filter, in the order of `page`."""
         return self._pages.ids(filter, order)
+
+    def facets(self, filter: Filter | None = None) -> dict[str, dict[Any, int]]:
+        """The number of items for each value of each facet, by the name of the condition in `Filter`.
+
+        The facets are year, camera, lens, place, orientation, file_format, label, labelled and suggested. The counts of
+        a facet ignore the filter's own condition on it, so that they show what other values would give.
+        """
+        return self._browsing.facets(filter or Filter())
+
+    def timeline(self, filter: Filter | None = None) -> dict[str | None, int]:
+        """The number of items of each month, such as "2024-05", in UTC; newest first, in the order "taken" of `page`.
+
+        The key of items with an unknown time is None.
+        """
+        return self._browsing.timeline(filter or Filter())
+
+    def folders(self, parent: str | None = None, filter: Filter | None = None) -> list[Folder]:
+        """The folders in a folder, by default the sources, that contain items which pass the filter.
+
+        Archives are folders. The condition `folder` of the filter is ignored.
+        """
+        return self._browsing.folders(parent, filter or Filter())
 
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
         """The bytes of an item's file; raises ImageError if it is missing or has changed since it was added."""

@@ -7,7 +7,7 @@ retrieval among these.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from lookalike.errors import InputError
 from lookalike.learn.labels import join_names
 from lookalike.learn.measures import alike, precisions
 from lookalike.text import many
-from lookalike.types import Ids, Progress, Vectors
+from lookalike.types import Ids, Progress, Vectors, format_id
 
 Rows: TypeAlias = Callable[[NDArray[np.bool_]], tuple[Vectors, Vectors] | None]
 """A function from a mask (n,) of the training examples to the rows (n, d) of all, and those of the background; None if
@@ -40,8 +40,8 @@ CLASS_GROUPS = 5
 MAX_PICTURES = 20_000
 """Maximum number of pictures to use: those with the smallest ids. Ids are digests, so this is a random sample."""
 
-MAX_CONFUSED = 10
-"""Maximum number of confused pairs of classes to list."""
+MAX_CONFUSED, MAX_SHOWN = 10, 12
+"""Maximum number of confused pairs of classes to list, and of pictures of each."""
 
 HELD_OUT, HELD_OUT_MAX = 0.3, 1_000
 """Share and maximum number of labelled pictures that `score_steps` holds out; each searches all others."""
@@ -62,6 +62,16 @@ class ClassFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Confusion:
+    """Pictures of one class that were predicted as another one."""
+
+    label: str
+    predicted: str
+    pictures: int
+    ids: list[int]  # of some of them
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """The results of all classes, as shares of the tested pictures."""
 
@@ -75,8 +85,13 @@ class Evaluation:
     own_none: float  # wrongly predicted as "none of these"
     strangers_none: float | None  # share of the pictures of left-out classes, rightly predicted as "none of these"
     by_class: list[ClassFigures]  # the worst first
-    confused: list[tuple[str, str, int]]  # a class, the predicted class, how often; most frequent first
+    confused: list[Confusion]  # most frequent first
     notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the results for JSON, with ids as text."""
+        confused = [asdict(pair) | {"ids": [format_id(item) for item in pair.ids]} for pair in self.confused]
+        return asdict(self) | {"confused": confused}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,17 +248,18 @@ def _make_evaluation(
     n_folds: int,
 ) -> Evaluation:
     by_class: dict[str, list[tuple[bool, str | None]]] = {label: [] for label in examples.names}
-    confused: Counter[tuple[str, str]] = Counter()
+    confused: dict[tuple[str, str], list[int]] = {}
     for i, label in predicted.items():
         right = label in examples.labels[i]
         for true_label in examples.labels[i]:
             by_class[true_label].append((right, label))
         if not right and label is not None:
-            confused[examples.labels[i][0], label] += 1
+            confused.setdefault((examples.labels[i][0], label), []).append(int(examples.ids[i]))
     figures = [_figures(label, examples.counts[label], judged) for label, judged in by_class.items()]
     figures.sort(key=lambda figure: (figure.right is None, figure.right, figure.name))
     accuracies = [figure.right for figure in figures if figure.right is not None]
     single = sum(figure.judged == 0 for figure in figures)
+    most_frequent = sorted(confused.items(), key=lambda pair: -len(pair[1]))[:MAX_CONFUSED]
     return Evaluation(
         space=name,
         kind=settings.kind,
@@ -255,7 +271,7 @@ def _make_evaluation(
         own_none=float(np.mean([label is None for label in predicted.values()])),
         strangers_none=float(np.mean([label is None for label in strangers])) if strangers else None,
         by_class=figures,
-        confused=[(truth, label, n) for (truth, label), n in confused.most_common(MAX_CONFUSED)],
+        confused=[Confusion(*pair, len(ids), ids[:MAX_SHOWN]) for pair, ids in most_frequent],
         notes=[f"Classes with only one picture, which cannot be tested: {single}."] if single else [],
     )
 

@@ -20,6 +20,7 @@ from lookalike.store.classes import StoredPrediction as StoredPrediction
 from lookalike.store.items import Filter as Filter
 from lookalike.store.items import Item as Item
 from lookalike.store.items import Order as Order
+from lookalike.store.items import Orientation as Orientation
 from lookalike.store.jobs import JobLedger as JobLedger
 from lookalike.store.jobs import verify_jobs as verify_jobs
 from lookalike.store.repair import repair_jobs as repair_jobs

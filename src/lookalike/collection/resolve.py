@@ -20,7 +20,7 @@ from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError, NoItemError, UnknownNameError
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import Entry, absolute, locate, matcher, relative_to, walk
+from lookalike.images.sources import Entry, absolute, folders_named, locate, matcher, relative_to, walk
 from lookalike.images.workers import Outcome, Read, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Items
@@ -105,14 +105,24 @@ def select(store: Store, filter: Filter) -> Ids:
     ids = store.items.select(filter)
     if filter.path is not None and filter.relative:
         ids = _match_relative(store, ids, filter.path)
-    if filter.label is None:
-        return ids
-    classes = store.judgements.classes
-    label = classes.canonical_names([filter.label])[filter.label]
-    labelled = store.judgements.items_with(label)
-    if not len(labelled) and label not in (known := classes.counts()):
-        raise UnknownNameError("label", label, known)
-    return np.intersect1d(ids, labelled, assume_unique=True)
+    if filter.folder is not None:
+        places = folders_named(filter.folder, store.items.sources())
+        below = np.concatenate([np.empty(0, np.int64), *map(store.items.below, places)])
+        ids = np.intersect1d(ids, below, assume_unique=len(places) < 2)
+    judgements = store.judgements
+    for name, items_with in (
+        (filter.label, judgements.items_with),
+        (filter.suggested, judgements.predictions.items_with),
+    ):
+        if name is not None:
+            label = judgements.classes.canonical_names([name])[name]
+            found = items_with(label)
+            if not len(found) and label not in (known := judgements.classes.counts()):
+                raise UnknownNameError("label", label, known)
+            ids = np.intersect1d(ids, found, assume_unique=True)
+    if filter.labelled is not None:
+        ids = ids[np.isin(ids, judgements.labelled(), assume_unique=True, invert=not filter.labelled)]
+    return ids
 
 
 def items_of(store: Store, filter: Filter | None) -> Iterator[Item]:

@@ -277,6 +277,30 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
     return relative
 
 
+def outermost(sources: Iterable[str]) -> list[str]:
+    """Return the roots of the sources that are not in the root of another source; "" for the whole file system."""
+    roots = {root_of(source).rstrip("/") for source in sources}
+    parents = {root: [root[:at] for at, letter in enumerate(root) if letter == "/"] for root in roots}
+    return sorted(root for root, above in parents.items() if not roots.intersection(above))
+
+
+def folders_named(name: str, sources: Iterable[str]) -> list[str]:
+    """Return the absolute folders of this name, which is absolute or relative to the outermost source.
+
+    >>> folders_named("Pictures/2024", ["/home/me/Pictures", "/home/me/Pictures/2024", "/mnt/Pictures"])
+    ['/home/me/Pictures/2024', '/mnt/Pictures/2024']
+    """
+    if name.startswith("/"):
+        return [name.rstrip("/")]
+    name = name.rstrip("/")
+    starts = {root: root.rpartition("/")[2] for root in outermost(sources)}
+    return [
+        f"{root.removesuffix(start)}{name}" if root else f"/{name}"
+        for root, start in starts.items()
+        if not root or name == start or name.startswith((f"{start}/", f"{start}{SEPARATOR}"))
+    ]
+
+
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Return a function that matches relative paths, or ends of them, with a glob, by the rules of `Filter.path`."""
     globs = {pattern.replace("[^", "[!"), pattern.replace("[", "[[]")}

@@ -12,7 +12,7 @@ from lookalike.server import problems
 from lookalike.server.access import Access
 from lookalike.server.models import ErrorOut
 from lookalike.server.request_checks import RequestChecks
-from lookalike.server.routes import actions, classes, duplicates, items, jobs, search, selections, sessions
+from lookalike.server.routes import actions, browsing, classes, duplicates, items, jobs, search, selections, sessions
 from lookalike.server.routes import collection as collection_routes
 from lookalike.server.routes import service as service_routes
 from lookalike.server.service import Service, needs_role
@@ -24,6 +24,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     service_routes.router,
     collection_routes.router,
     items.router,
+    browsing.router,
     actions.router,
     search.router,
     sessions.router,

@@ -132,6 +132,12 @@ def _classify(collection: Collection, arguments: dict[str, Any], progress: Progr
     return {"predicted": predicted.classes, "none": predicted.none}, f"{made} made; {unmatched}."
 
 
+def _evaluate(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:  # noqa: ARG001
+    found = collection.classes.evaluate(progress=progress)
+    tested, of = many(found.pictures, "labelled picture"), many(found.classes, "class", "classes")
+    return found.to_json(), f"The class is predicted correctly for {100 * found.accuracy:.0f} % of {tested} in {of}."
+
+
 def _backup(collection: Collection, arguments: dict[str, Any], progress: Progress) -> tuple[dict[str, Any], str]:
     if "target" not in arguments:  # the service was restarted without the option after the job was submitted
         raise InputError("The service has no directory for backups. Restart serve with --backup-dir DIR.")
@@ -149,6 +155,7 @@ KINDS: dict[str, Callable[[Collection, dict[str, Any], Progress], tuple[dict[str
     "map": _map,
     "duplicates": _duplicates,
     "classify": _classify,
+    "evaluate": _evaluate,
     "backup": _backup,
 }
 

@@ -35,6 +35,7 @@ QUEUES: dict[str, Queue] = {
     "map": "read",
     "duplicates": "read",
     "classify": "read",
+    "evaluate": "read",
     "backup": "read",
 }
 """The queue of each kind of job."""

@@ -11,7 +11,7 @@ from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from lookalike.collection import MAX_WORDS, Filter, Order
+from lookalike.collection import MAX_WORDS, Filter, Order, Orientation
 from lookalike.server.access import Person, Role
 
 MAX_ITEMS = 1_000
@@ -98,6 +98,17 @@ class FilterIn(RequestModel):
     max_side: Count | None = None
     min_bytes: Count | None = None
     max_bytes: Count | None = None
+    folder: Annotated[Text | None, Field(description="Folder or archive, relative to its source.")] = None
+    year: Annotated[int | None, Field(ge=1, le=9999, description="In UTC.")] = None
+    camera: Name | None = None
+    lens: Name | None = None
+    place: Annotated[
+        str | None, Field(max_length=100, description="latitude,longitude in degrees: a cell of 0.1 degrees.")
+    ] = None
+    orientation: Orientation | None = None
+    file_format: Name | None = None
+    labelled: Annotated[bool | None, Field(description="Whether the item has a label.")] = None
+    suggested: Annotated[Name | None, Field(description="Class that is predicted for the item.")] = None
 
     def to_filter(self, person: Person) -> Filter | None:
         """Return the filter for `Collection`; None if every item matches. `path` matches visible paths."""
@@ -117,6 +128,62 @@ class IdsQuery(FilterIn):
     """A filter and the order of the ids."""
 
     order: Order = "path"
+
+
+class FoldersQuery(FilterIn):
+    """A folder and a filter."""
+
+    parent: Annotated[Text | None, Field(description="Relative to its source. Default: the sources.")] = None
+
+
+class FacetValueOut(TypedDict):
+    """A value of a facet."""
+
+    value: Annotated[str, Field(description="Value of the condition of the same name in a filter.")]
+    n: Annotated[int, Field(description="Number of items.")]
+
+
+class FacetOut(TypedDict):
+    """The values of a facet, most frequent first; years are listed newest first."""
+
+    name: Annotated[str, Field(description="Name of the condition in a filter.")]
+    values: Annotated[list[FacetValueOut], Field(description="The first 200.")]
+    n_values: int
+
+
+class FacetsOut(TypedDict):
+    """The number of items for each value of each facet."""
+
+    facets: list[FacetOut]
+
+
+class MonthOut(TypedDict):
+    """A month of the timeline."""
+
+    month: Annotated[str | None, Field(description="Such as 2024-05, in UTC; null for items with an unknown time.")]
+    n: Annotated[int, Field(description="Number of items.")]
+
+
+class TimelineOut(TypedDict):
+    """The months that have items, in the order `taken`."""
+
+    months: list[MonthOut]
+
+
+class FolderOut(TypedDict):
+    """A folder or an archive that contains items."""
+
+    path: Annotated[str, Field(description="Value of the condition `folder` in a filter.")]
+    name: str
+    n: Annotated[int, Field(description="Number of items, at any depth.")]
+    folders: Annotated[bool, Field(description="Whether it contains folders.")]
+
+
+class FoldersOut(TypedDict):
+    """The folders in a folder."""
+
+    folders: list[FolderOut]
+    n_folders: Annotated[int, Field(description="Their number; at most 1,000 are listed.")]
 
 
 class ExportQuery(FilterIn):
@@ -649,6 +716,12 @@ class ClassifyAllIn(RequestModel):
     kind: Literal["classify"]
 
 
+class EvaluateIn(RequestModel):
+    """Cross-validate the classes."""
+
+    kind: Literal["evaluate"]
+
+
 class BackupIn(RequestModel):
     """Create or update the backup in the backup directory of the service."""
 
@@ -656,7 +729,8 @@ class BackupIn(RequestModel):
 
 
 JobIn: TypeAlias = Annotated[
-    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | BackupIn, Field(discriminator="kind")
+    AddIn | RefreshIn | RemoveIn | FitIn | MapIn | DuplicatesIn | ClassifyAllIn | EvaluateIn | BackupIn,
+    Field(discriminator="kind"),
 ]
 
 
@@ -848,6 +922,8 @@ class ActionOut(TypedDict):
     undoes: Annotated[int | None, Field(description="The action that this one undid.")]
     undone_by: int | None
     can_undo: Annotated[bool, Field(description="Whether the action can be undone, and your role allows it.")]
+    reason: Annotated[str | None, Field(description="Why it cannot be undone, or null.")]
+    items: Annotated[list[str], Field(description="Some of the pictures whose labels or duplicates it changed.")]
 
 
 class ActionsOut(TypedDict):

@@ -53,7 +53,7 @@ class Service:
         self.metrics = Metrics()
         self.rates = RateLimiter(settings.rates)
         self.lanes = Lanes(settings.budget, self.metrics)
-        self.uploads = Uploads(settings.budget)
+        self.uploads = Uploads(collection.path, settings.budget)
         self.selections = Selections()
         self.zip_slots = asyncio.Semaphore(settings.budget.concurrent_zips)
         self.upload_slots = asyncio.Semaphore(settings.budget.concurrent_uploads)
@@ -126,10 +126,10 @@ class Service:
             raise not_found(f"Item {format_id(item.id)} cannot be shown: {error}.") from None
 
     def upload(self, id: str) -> Upload:
-        """Return an upload; raise Problem 404 if it is no longer cached."""
+        """Return an upload; raise Problem 404 if it is unknown or was deleted."""
         found = self.uploads.get(id)
         if found is None:
-            raise not_found("This upload has expired. Send the picture again.")
+            raise not_found("This upload was deleted to make room for newer ones. Send the picture again.")
         return found
 
     def examples(self, given: Sequence[ExampleIn], field: str) -> list[Any]:

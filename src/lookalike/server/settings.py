@@ -22,8 +22,9 @@ class Budget:
     upload_bytes: int = 64 * 2**20
     upload_pixels: int = 100_000_000
     upload_s: float = 20.0  # to decode an upload
-    upload_cache_bytes: int = 256 * 2**20  # decoded uploads to search with
-    upload_cache_s: float = 3_600.0
+    upload_cache_bytes: int = 256 * 2**20  # decoded uploads to search with, in memory
+    saved_upload_bytes: int = 512 * 2**20  # the same on disk, so that links to them work after a restart
+    saved_uploads: int = 1_000
     concurrent_uploads: int = 4  # held in memory; others wait as temporary files
     concurrent_zips: int = 4  # downloads of pictures as zip; each holds one picture in memory
     decoders: int = 2  # threads and processes that decode uploads, so that a slow picture does not block others

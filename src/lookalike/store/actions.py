@@ -99,6 +99,21 @@ class Action:
             return done
         return f"{'Redid' if self.redoes else 'Undid'}: {done[0].lower()}{done[1:]}"
 
+    @property
+    def reason(self) -> str | None:
+        """Why the action can no longer be undone; None if it can be, unless what it changed has changed since."""
+        if self.can_undo:
+            return None
+        if self.undone_by is not None:
+            return f"It was already undone by action {self.undone_by}."
+        if self.undoes is not None and self.redoes:
+            return "To undo it again, undo the first action."
+        if self.undoes is not None and self.kind == "remove":
+            return "To remove the pictures again, use: lookalike remove"
+        if self.kind == "remove" and self.count > MAX_REMOVED:
+            return f"Removals of more than {MAX_REMOVED:,} pictures cannot be undone. Add their folder again."
+        return f"It is older than {KEEP_S / 86_400:.0f} days, and `lookalike compact` dropped what is needed."
+
 
 class Recorder:
     """An action that is being recorded. Call `finish` at the end."""
@@ -149,6 +164,16 @@ class Actions:
         """Return one action. Raises NoItemError if it does not exist."""
         with self._db.reading() as db:
             return _get(db, number)
+
+    def items(self, number: int, k: int) -> list[int]:
+        """Return at most `k` of the pictures whose labels, rejections or duplicates an action changed."""
+        query = (
+            "SELECT a, iif(name = 'apart', b, a) FROM action_rows WHERE action = ?"
+            " AND name IN ('labels', 'rejections', 'apart') LIMIT ?"
+        )
+        with self._db.reading() as db:
+            pairs = db.execute(query, [number, 4 * k]).fetchall()  # a picture can have several rows
+        return list(dict.fromkeys(item for pair in pairs for item in pair))[:k]
 
     def last(self, author: str | None = None) -> Action | None:
         """Return the newest action that can be undone and is not an undo, by this author if one is given."""
@@ -270,17 +295,7 @@ def _check_can_undo(db: sqlite3.Connection, action: Action) -> None:
         if damaged:
             raise DamagedError(f"Action {action.id} ({action.text}) is damaged, so it cannot be undone. {FROM_BACKUP}")
         return
-    if action.undone_by is not None:
-        reason = f"It was already undone by action {action.undone_by}."
-    elif action.undoes is not None and action.redoes:
-        reason = "To undo it again, undo the first action."
-    elif action.undoes is not None and action.kind == "remove":
-        reason = "To remove the pictures again, use: lookalike remove"
-    elif action.kind == "remove" and action.count > MAX_REMOVED:
-        reason = f"Removals of more than {MAX_REMOVED:,} pictures cannot be undone. Add their folder again."
-    else:
-        reason = f"It is older than {KEEP_S / 86_400:.0f} days, and `lookalike compact` dropped what is needed."
-    raise ConflictError(f"Cannot undo action {action.id} ({action.text}). {reason}")
+    raise ConflictError(f"Cannot undo action {action.id} ({action.text}). {action.reason}")
 
 
 def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:

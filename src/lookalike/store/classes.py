@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.store.actions import UNKNOWN, Changed, recording
-from lookalike.store.database import REAL, TEXT, Database, check_text, text, unhex, write_ids
+from lookalike.store.database import REAL, TEXT, Database, check_text, read_groups, read_ids, text, unhex, write_ids
+from lookalike.types import Ids
 
 MAX_LABEL = 1_000
 """Maximum number of characters of a label."""
@@ -334,11 +335,14 @@ class Predictions:
 
     def items_by_label(self) -> dict[str, list[int]]:
         """Return the predicted items of each label."""
-        found: dict[str, list[int]] = {}
         with self._db.reading() as db:
-            for label, item in db.execute("SELECT label, item FROM predictions ORDER BY label, item"):
-                found.setdefault(label, []).append(item)
-        return found
+            groups = read_groups(db, "SELECT label AS value, item FROM predictions")
+            return {label: sorted(items.tolist()) for label, items in groups}
+
+    def items_with(self, label: str) -> Ids:
+        """Return the items for which this label is predicted, ascending."""
+        with self._db.reading() as db:
+            return read_ids(db, f"SELECT item FROM predictions WHERE label = {TEXT}", [check_label(label)])
 
     def confirm(self, label: str, items: Sequence[int], *, author: str) -> Changed:
         """Turn predictions into labels with the source "confirmed"; return how many. Items with the label are skipped.

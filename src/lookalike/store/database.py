@@ -169,14 +169,15 @@ class Database:
         if faults:
             return [f"{self.path.name}: {fault}. Run: lookalike repair --from BACKUP" for fault in faults]
         counts = {table: len(rows) for table, rows in self.damaged_rows().items()}
-        faults = [
+        return [
             f"{self.path.name}: {many(n, 'row')} of {table} {'does' if n == 1 else 'do'} not match"
             f" {'its' if n == 1 else 'their'} digest. Run: lookalike repair"
             for table, n in counts.items()
         ]
-        return faults or [
-            f"{self.path.name}: {table} is damaged. Run: lookalike repair" for table in self.stale_words()
-        ]
+
+    def verify_words(self) -> list[str]:
+        """Return a sentence for each damaged word table. They can be rebuilt, so backups do not wait for this."""
+        return [f"{self.path.name}: {table} is damaged. Run: lookalike repair" for table in self.stale_words()]
 
     def stale_words(self) -> list[str]:
         """Return the word tables that are damaged or do not match the texts that they were made from."""
@@ -406,6 +407,12 @@ def read_ids(db: sqlite3.Connection, query: str, values: Sequence[Any] = (), *, 
     except sqlite3.DataError:  # tens of millions of ids exceed the maximum length of a string
         ids = np.fromiter((item for (item,) in db.execute(query, values)), np.int64)
     return ids if as_they_come else np.sort(ids)
+
+
+def read_groups(db: sqlite3.Connection, query: str) -> Iterator[tuple[str, Ids]]:
+    """Yield each distinct value that a query selects as `value`, with the ids that it selects as `item`."""
+    for value, items in db.execute(f"SELECT value, group_concat(item) FROM ({query}) GROUP BY value"):
+        yield value, np.fromstring(items, np.int64, sep=",")
 
 
 def _open_to_write(path: Path, migrations: Sequence[str]) -> Connection:

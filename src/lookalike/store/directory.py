@@ -5,6 +5,7 @@
     derived/            values that can be recomputed: groups of duplicates, maps, a copy of the class model
     reserve             disk space that is freed if the disk is full and pictures are removed
     access.json, jobs.sqlite, jobs.lock, uploads/    of the service: tokens, jobs, and pictures that clients uploaded
+    .search-uploads/    pictures to search with, which are not in the collection
 
 The folders vectors/, models/ and indexes/ can be links to a shared file system (`store.sharing`).
 
@@ -237,7 +238,8 @@ class Store:
 
     def verify(self) -> list[str]:
         """Return a sentence for each fault in the databases."""
-        faults = [fault for database in self.databases().values() for fault in database.verify()]
+        databases = self.databases().values()
+        faults = [fault for database in databases for fault in database.verify() or database.verify_words()]
         return [*faults, str(self._judgements)] if isinstance(self._judgements, StoreError) else faults
 
     def vacuum(self) -> None:

@@ -8,12 +8,14 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
+from datetime import MAXYEAR, UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
-from lookalike.store.database import REAL, Database, as_ids, batches, read_ids, text, unhex
+from lookalike.store.database import REAL, TEXT, Database, as_ids, batches, read_groups, read_ids, text, unhex
 from lookalike.store.words import find_items, find_words
 from lookalike.types import Exif, Ids
 
@@ -21,7 +23,7 @@ BATCH = 500
 """Maximum number of rows per query."""
 
 MAX_GLOB = 4_096
-"""Maximum number of characters of a filter for paths or labels."""
+"""Maximum number of characters of a text in a filter."""
 
 EXIF = [field.name for field in fields(Exif)]
 """The columns of the metadata of a picture."""
@@ -29,6 +31,9 @@ EXIF = [field.name for field in fields(Exif)]
 Digest: TypeAlias = bytes
 Order: TypeAlias = Literal["path", "id", "taken", "added"]
 """By first path; by id, which is a random order; newest pictures first; last added first."""
+Orientation: TypeAlias = Literal["landscape", "portrait", "square"]
+CELLS_PER_DEGREE = 10
+"""A place is a cell of 0.1° of latitude and longitude: 11 km from north to south."""
 
 
 @dataclass(slots=True)
@@ -64,9 +69,17 @@ class Filter:
     Parameters
     ----------
     path : glob for the whole path or, unless it starts with /, for the end of a path; `*` also matches a slash.
-    relative : match `path` against paths relative to their source; it then cannot start with /.
+    folder : folder or archive that contains the item, at any depth; absolute, or relative to its source.
+    relative : match `path` against paths relative to their source; it and `folder` then cannot start with /.
     label : label that the item must have.
+    labelled : whether the item has a label.
+    suggested : class that is predicted for the item.
     since, until : POSIX seconds; the time the picture was taken or, if unknown, its earliest modification time.
+    year : year of that time, in UTC.
+    camera, lens : name of the camera or lens, as in `Exif`.
+    place : latitude and longitude in degrees, such as "48.2,16.4"; matches pictures in the same cell of 0.1°.
+    orientation : "landscape", "portrait" or "square".
+    file_format : format of the file, such as "jpeg".
     min_side, max_side : length of the shorter side in pixels.
     min_bytes, max_bytes : size of the file in bytes.
 
@@ -80,15 +93,31 @@ class Filter:
     max_side: int | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
+    folder: str | None = None
+    year: int | None = None
+    camera: str | None = None
+    lens: str | None = None
+    place: str | None = None
+    orientation: Orientation | None = None
+    file_format: str | None = None
+    labelled: bool | None = None
+    suggested: str | None = None
     relative: bool = False
 
     def __post_init__(self) -> None:
-        if self.relative and self.path is not None and self.path.startswith("/"):
-            raise InputError(
-                "path cannot start with a slash, because paths are relative to their source. Start it with the name of"
-                " a folder, such as Pictures/*."
-            )
-        for name in ("path", "label"):
+        for name in ("path", "folder"):
+            if self.relative and (getattr(self, name) or "").startswith("/"):
+                raise InputError(
+                    f"{name} cannot start with a slash, because paths are relative to their source. Start it with the"
+                    f" name of a folder, such as Pictures/{'*' if name == 'path' else '2024'}."
+                )
+        if self.orientation is not None and self.orientation not in get_args(Orientation):
+            raise UnknownNameError("orientation", self.orientation, get_args(Orientation))
+        if self.year is not None and not 1 <= self.year <= MAXYEAR:
+            raise InputError(f"year must be 1 to {MAXYEAR}. Got {self.year}.")
+        if self.place is not None:
+            _parse_cell(self.place)
+        for name in ("path", "folder", "label", "suggested", "camera", "lens", "file_format"):
             value = getattr(self, name)
             if value is not None and not 0 < len(value) <= MAX_GLOB:
                 raise InputError(f"{name} must have 1 to {MAX_GLOB} characters. Got {len(value)}.")
@@ -102,6 +131,27 @@ class Filter:
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least > most:
                 raise InputError(f"{low} must not exceed {high}. Got {least} and {most}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What pictures are counted by, as columns in the order of `ids`. Text is stored as codes; -1 is unknown."""
+
+    ids: Ids  # (n,), ascending
+    months: Ids  # (n,), since January 1970, in UTC; `NO_MONTH` is unknown
+    codes: dict[str, tuple[list[str], Ids]]  # by the name of a condition of `Filter`: its values, and the codes (n,)
+
+    def mask(self, items: Ids) -> npt.NDArray[np.bool_]:
+        """Return which of the ids are among these items, (n,)."""
+        if not len(self.ids):
+            return np.zeros(0, np.bool_)
+        mask = np.zeros(len(self.ids), np.bool_)
+        positions = np.minimum(np.searchsorted(self.ids, items), len(self.ids) - 1)
+        mask[positions[self.ids[positions] == items]] = True
+        return mask
+
+
+NO_MONTH = -(2**31)
 
 
 class Items:
@@ -237,15 +287,49 @@ class Items:
         with self._db.reading() as db:
             return find_items(db, "text_words", words)
 
+    def below(self, folder: str) -> Ids:
+        """Return the items in a folder or an archive, at any depth, ascending."""
+        with self._db.reading() as db:
+            return np.unique(np.concatenate([read_ids(db, _ITEMS_BELOW, ends) for ends in _ranges_below(folder)]))
+
+    def paths(self) -> list[tuple[str, int]]:
+        """Return each path that has an item, with the item; sorted by path."""
+        return self._select("SELECT path, item FROM paths WHERE item IS NOT NULL ORDER BY path")
+
+    def columns(self) -> Columns:
+        """Return what all pictures are counted by."""
+        with self._db.reading() as db:
+            ids = read_ids(db, "SELECT id FROM items")
+            seconds = read_ids(db, _SECONDS, as_they_come=True)
+            shapes = read_ids(db, f"SELECT {_SHAPE} FROM items ORDER BY id", as_they_come=True)
+            codes: dict[str, tuple[list[str], Ids]] = {"orientation": (list(get_args(Orientation)), shapes)}
+            for name, query in _VALUES.items():
+                codes[name] = _read_codes(db, query, ids)
+        known = seconds != NO_TIME
+        months = np.full(len(ids), NO_MONTH)
+        months[known] = seconds[known].astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
+        return Columns(ids, months, codes)
+
     def select(self, filter: Filter) -> Ids:
-        """Return the items that match a filter, ascending. The caller must apply `label` and `relative`."""
+        """Return the items that match a filter, ascending.
+
+        The caller must apply `folder`, `label`, `labelled`, `suggested` and `relative`.
+        """
         conditions: list[str] = []
         values: list[Any] = []
         for name, condition in _CONDITIONS.items():
             value = getattr(filter, name)
             if value is not None:
                 conditions.append(condition)
-                values.append(value)
+                values.append(text(value) if isinstance(value, str) else value)
+        if filter.year is not None:
+            conditions.append(f"{_TIME} >= ? AND {_TIME} < ?")
+            values += [_start_of_year(filter.year), _start_of_year(filter.year + 1)]
+        if filter.place is not None:
+            conditions.append(f"id IN (SELECT item FROM exif WHERE {_IN_CELL})")
+            latitude, longitude = _parse_cell(filter.place)
+            north = latitude / CELLS_PER_DEGREE
+            values += [north - 1, north + 1, latitude, longitude]
         if filter.path is not None:
             condition, globs = _path_condition(filter.path)
             conditions.append(f"id IN (SELECT item FROM paths WHERE item IS NOT NULL AND ({condition}))")
@@ -437,6 +521,28 @@ _IDS_BY_SIZE = (
     " (SELECT bytes, id FROM items WHERE bytes IN (SELECT value FROM json_each(?)) LIMIT ?) GROUP BY bytes"
 )
 _TIME = "coalesce(taken_at, (SELECT min(mtime_ns) FROM paths WHERE item = id) / 1e9)"
+NO_TIME = -(2**62)
+# CAST rounds towards zero; months need whole seconds rounded down.
+_SECONDS = (
+    f"SELECT coalesce(CAST(t AS INTEGER) - (t < CAST(t AS INTEGER)), {NO_TIME})"
+    f" FROM (SELECT {_TIME} AS t FROM items ORDER BY id)"
+)
+_SHAPE = "CASE WHEN width > height THEN 0 WHEN width < height THEN 1 ELSE 2 END"
+"""SQL for the position of a picture's orientation in `Orientation`."""
+# CAST of a positive number rounds down.
+_LATITUDE_CELL = f"CAST((latitude + 90) * {CELLS_PER_DEGREE} + 0.5 AS INTEGER) - {90 * CELLS_PER_DEGREE}"
+_LONGITUDE_CELL = f"CAST((longitude + 180) * {CELLS_PER_DEGREE} + 0.5 AS INTEGER) - {180 * CELLS_PER_DEGREE}"
+_IN_CELL = f"latitude BETWEEN ? AND ? AND {_LATITUDE_CELL} = ? AND {_LONGITUDE_CELL} = ?"
+"""With the range, SQLite reads only a part of the index of places."""
+_VALUES = {
+    "camera": "SELECT camera AS value, item FROM exif WHERE camera IS NOT NULL",
+    "lens": "SELECT lens AS value, item FROM exif WHERE lens IS NOT NULL",
+    "place": f"SELECT printf('%.1f,%.1f', ({_LATITUDE_CELL}) / {CELLS_PER_DEGREE}.0,"
+    f" ({_LONGITUDE_CELL}) / {CELLS_PER_DEGREE}.0) AS value, item FROM exif WHERE latitude IS NOT NULL",
+    "file_format": "SELECT format AS value, id AS item FROM items",
+}
+"""Queries for the values that pictures are counted by, with their items."""
+_ITEMS_BELOW = f"SELECT DISTINCT item AS id FROM paths WHERE item IS NOT NULL AND path >= {TEXT} AND path < {TEXT}"
 _ORDERS: dict[Order, str] = {
     "path": "SELECT item FROM paths WHERE item IS NOT NULL ORDER BY path",
     "taken": f"SELECT id FROM items ORDER BY {_TIME} DESC, id",
@@ -449,6 +555,10 @@ _CONDITIONS = {
     "max_side": "min(width, height) <= ?",
     "min_bytes": "bytes >= ?",
     "max_bytes": "bytes <= ?",
+    "camera": f"id IN (SELECT item FROM exif WHERE camera = {TEXT})",
+    "lens": f"id IN (SELECT item FROM exif WHERE lens = {TEXT})",
+    "orientation": f"CASE {TEXT} WHEN 'landscape' THEN 0 WHEN 'portrait' THEN 1 ELSE 2 END = {_SHAPE}",
+    "file_format": f"format = {TEXT}",
 }
 
 
@@ -472,6 +582,43 @@ def _from_json(value: Any) -> Any:
     if isinstance(value, dict):
         return bytes.fromhex(value["hex"])
     return text(value) if isinstance(value, str) else value
+
+
+def _start_of_year(year: int) -> float:
+    """Return POSIX seconds."""
+    return datetime(year, 1, 1, tzinfo=UTC).timestamp() if year <= MAXYEAR else float("inf")
+
+
+def _parse_cell(place: str) -> tuple[int, int]:
+    """Return the cell of a place, as numbers of cells north and east of 0,0.
+
+    >>> _parse_cell("48.208,16.373"), _parse_cell("-33.9,18.4")
+    ((482, 164), (-339, 184))
+    """
+    try:
+        latitude, longitude = map(float, place.split(","))
+    except ValueError:
+        latitude = longitude = float("nan")
+    if not (abs(latitude) <= 90 and abs(longitude) <= 180):
+        raise InputError(f"place must be latitude,longitude in degrees, such as 48.2,16.4. Got {place!r:.80}.")
+    north, east = ((latitude + 90) * CELLS_PER_DEGREE + 0.5, (longitude + 180) * CELLS_PER_DEGREE + 0.5)
+    return int(north) - 90 * CELLS_PER_DEGREE, int(east) - 180 * CELLS_PER_DEGREE
+
+
+def _read_codes(db: sqlite3.Connection, query: str, ids: Ids) -> tuple[list[str], Ids]:
+    """Return the distinct values of a query, and for each item the code of its value; -1 if it has none."""
+    values: list[str] = []
+    codes = np.full(len(ids), -1)
+    for value, items in read_groups(db, query):
+        codes[np.searchsorted(ids, items)] = len(values)
+        values.append(value)
+    return values, codes
+
+
+def _ranges_below(folder: str) -> list[tuple[bytes, bytes]]:
+    """Return the ranges of the paths in a folder and in an archive of this name."""
+    prefixes = [text(folder.rstrip("/") + "/"), text(folder + "::")]
+    return [(prefix, _after(prefix)) for prefix in prefixes]
 
 
 def _path_condition(pattern: str) -> tuple[str, list[bytes]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from lookalike.errors import InputError
 from lookalike.store.actions import UNKNOWN, Actions, Changed, recording
 from lookalike.store.classes import ClassNames, Predictions, check_label
-from lookalike.store.database import TEXT, Database, as_ids, check_text, read_ids, text, unhex, write_ids
+from lookalike.store.database import TEXT, Database, as_ids, check_text, read_groups, read_ids, text, unhex, write_ids
 from lookalike.store.schema import JUDGEMENTS
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
@@ -102,6 +102,11 @@ class Judgements:
         """Return the items that have this label, ascending."""
         with self.database.reading() as db:
             return read_ids(db, "SELECT item FROM labels WHERE label = CAST(? AS TEXT)", [check_label(label)])
+
+    def items_by_label(self) -> dict[str, Ids]:
+        """Return the items with each label."""
+        with self.database.reading() as db:
+            return dict(read_groups(db, "SELECT label AS value, item FROM labels"))
 
     def labelled(self) -> Ids:
         """Return the items that have at least one label, ascending."""

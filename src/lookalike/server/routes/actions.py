@@ -7,15 +7,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.collection import Action
+from lookalike.collection import Action, format_id
 from lookalike.server.access import Person, Role
 from lookalike.server.job_events import job_json
 from lookalike.server.models import ActionOut, ActionPath, ActionsOut, ActionsQuery, UndoOut
 from lookalike.server.problems import Problem, json_response
-from lookalike.server.service import needs_role, person_of, service_of, valid_text
+from lookalike.server.service import Service, needs_role, person_of, service_of, valid_text
 
 JUDGED = ("label", "unlabel", "confirm", "reject", "finish", "dismiss")
 """Kinds of actions that the role judge can undo. All others need manage."""
+
+SHOWN = 4
+"""Maximum number of pictures of an action in the history."""
 
 router = APIRouter(prefix="/api/v1/actions", tags=["history"], dependencies=[Depends(needs_role("view"))])
 
@@ -30,7 +33,7 @@ async def list_actions(request: Request, asked: Annotated[ActionsQuery, Query()]
         return ActionsOut(
             total=service.collection.n_actions(),
             offset=asked.offset,
-            actions=[_action_json(action, person) for action in found],
+            actions=[_action_json(service, action, person) for action in found],
         )
 
     return json_response(await service.lanes.run(request, look_up))
@@ -44,7 +47,7 @@ async def undo(request: Request, id: ActionPath) -> Response:
     def change(_: object) -> UndoOut:
         action = service.collection.action(id)
         if not person.may(_role(action)):
-            raise Problem(403, f"To undo this action, you need the role {_role(action)}. You have {person.role}.")
+            raise Problem(403, _needs(action, person))
         if action.kind == "remove" and action.can_undo:
             job = service.jobs.submit("undo", {"action": id}, person.name)
             return UndoOut(text=action.text, action=None, job=job_json(job, service.visible(person)))
@@ -59,7 +62,12 @@ def _role(action: Action) -> Role:
     return "judge" if action.kind in JUDGED else "manage"
 
 
-def _action_json(action: Action, person: Person) -> ActionOut:
+def _needs(action: Action, person: Person) -> str:
+    return f"To undo this action, you need the role {_role(action)}. You have {person.role}."
+
+
+def _action_json(service: Service, action: Action, person: Person) -> ActionOut:
+    items = service.collection.get(service.collection.action_items(action.id, SHOWN))
     return ActionOut(
         id=action.id,
         kind=action.kind,
@@ -69,4 +77,6 @@ def _action_json(action: Action, person: Person) -> ActionOut:
         undoes=action.undoes,
         undone_by=action.undone_by,
         can_undo=action.can_undo and person.may(_role(action)),
+        reason=action.reason or (None if person.may(_role(action)) else _needs(action, person)),
+        items=[format_id(item) for item in items],
     )

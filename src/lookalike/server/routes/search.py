@@ -1,4 +1,4 @@
-"""Search with pictures in the collection or with uploads, which are cached for an hour and not added."""
+"""Search with pictures in the collection or with uploads, which are not added to it."""
 
 import time
 from typing import Annotated
@@ -120,7 +120,7 @@ async def understand(
 
 @router.post("/uploads", response_model=UploadOut, openapi_extra=file_form("file"))
 async def upload(request: Request) -> Response:
-    """Upload a picture to search with. It is cached for an hour and not added to the collection."""
+    """Upload a picture to search with. It is not added to the collection."""
     service = service_of(request)
 
     async with request.form(max_files=1, max_fields=4) as form:

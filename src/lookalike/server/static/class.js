@@ -7,12 +7,13 @@ import { isEarly, likely, many, title } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { follow } from "./job_progress.js";
-import { attempt, dialog, note, say } from "./notify.js";
+import { attempt, confirm, form, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { tally } from "./pictures.js";
 import { go, link } from "./router.js";
 import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
 
 const SHOWN = 24; // suggestions per page
@@ -49,7 +50,7 @@ export async function show({ arg: name }, signal) {
           ? button("session", "Find more", () => startSession({ label: name, name }), { class: "main" })
           : null,
         exporter("/export", { label: name }),
-        may("manage") && more(name),
+        may("manage") && more(name, () => members),
       ),
     }),
     suggestions(name, whole.predicted, isEarly(about), signal, joined) ??
@@ -71,7 +72,7 @@ function suggestMore(signal) {
       place.replaceChildren(follow(job, "Checking all pictures without a class…", signal, report));
     });
   place.append(
-    button("search", "Suggest more", start),
+    button("search", "Suggest pictures", start),
     h("p", { class: "quiet" }, "Suggests pictures that may belong to your classes."),
   );
   return place;
@@ -95,15 +96,15 @@ function suggestions(name, predicted, early, signal, joined) {
   const place = h("section", { class: "suggestions" });
   const answer = async (verb, ids, focus = false) => {
     const at = row.targets.findIndex((target) => target.dataset.id === ids[0]);
-    const done = await attempt(async () => {
-      await post(`/classes/${verb}`, { name, items: ids });
-      return true;
-    });
+    const one = ids.length === 1 && waiting.get(ids[0]);
+    const done = await attempt(() => post(`/classes/${verb}`, { name, items: ids }));
     if (!done) return;
     forget();
     for (const id of ids) waiting.delete(id);
-    if (verb === "confirm") joined(ids.length);
-    say(`${verb === "confirm" ? "Confirmed" : "Rejected"}. ${waiting.size} left.`);
+    if (verb === "confirm") joined(done.count);
+    const what = one ? title(one) : many(done.count, "picture");
+    const left = waiting.size ? ` ${waiting.size} left.` : "";
+    noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
     draw();
     if (focus) row.focus(Math.min(at, row.targets.length - 1));
     if (!waiting.size) dispatchEvent(new HashChangeEvent("hashchange")); // reload the class, with more suggestions
@@ -144,9 +145,10 @@ function suggestions(name, predicted, early, signal, joined) {
   };
   const draw = () => {
     row.fill(predicted.filter(({ item }) => waiting.has(item.id)).map(tile));
+    all.lastChild.textContent = `Yes to all ${waiting.size} shown`;
   };
+  const all = button("yes", "", () => answer("confirm", [...waiting.keys()]));
   draw();
-  const all = may("judge") && button("yes", "Yes to all shown", () => answer("confirm", [...waiting.keys()]));
   place.append(
     h(
       "div",
@@ -158,70 +160,61 @@ function suggestions(name, predicted, early, signal, joined) {
         early ? "Few examples so far: rough suggestions, most likely first." : "Most likely first.",
         h("span", { class: "for-keys" }, " Keys: ", h("kbd", {}, "y"), " ", h("kbd", {}, "n")),
       ),
-      all || "",
+      may("judge") && all,
     ),
     row.element,
   );
   return place;
 }
 
-/** Rename, merge, delete. */
-function more(name) {
-  const ask =
-    (heading, done, words, verb, make, warn = null) =>
-    () => {
-      const field =
-        words &&
-        h("input", {
-          type: "text",
-          value: words === "New name" ? name : "",
-          required: true,
-          autocomplete: "off",
-          list: "class-names",
-        });
-      const submit = async (event) => {
-        event.preventDefault();
-        const to = field?.value.trim();
-        const changed = await attempt(async () => (await post(`/classes/${verb}`, make(to)), true));
-        if (!changed) return;
-        forget();
-        box.close();
-        note(done);
-        go(to ? link("class", to) : link("classes"));
-      };
-      const box = dialog(
-        heading,
-        h(
-          "form",
-          { onsubmit: submit },
-          warn && h("p", {}, warn),
-          field && h("label", {}, h("span", {}, words), field),
-          h("p", { class: "actions" }, button(null, heading, null, { type: "submit", class: "main" })),
-        ),
-      );
+/** The menu to rename, merge and delete the class; `size` returns its number of pictures. */
+function more(name, size) {
+  const change = async (verb, body, text, to) => {
+    const { action } = await post(`/classes/${verb}`, body);
+    forget();
+    noteUndo(text, action, { from: link("class", name), to });
+    go(to);
+    return true;
+  };
+  const field = (words, value) =>
+    h(
+      "label",
+      {},
+      h("span", {}, words),
+      h("input", { type: "text", name: "to", value, required: true, autocomplete: "off", maxlength: 200 }),
+    );
+  const rename = () => {
+    const content = field("New name", name);
+    const act = () => {
+      const to = content.lastChild.value.trim();
+      return change("rename", { name, to }, `Renamed the class ${name} to ${to}.`, link("class", to));
     };
+    form(`Rename the class ${name}`, content, "Rename", act);
+    content.lastChild.select();
+  };
+  const merge = () => {
+    const content = field("Target class", "");
+    const act = () => {
+      const into = content.lastChild.value.trim();
+      return change("merge", { names: [name], into }, `Merged ${name} into ${into}.`, link("class", into));
+    };
+    const warning = `This moves ${many(size(), "picture")} to the target class, and deletes the class ${name}.`;
+    form(`Merge the class ${name}`, [h("p", {}, warning), content], "Merge", act, { class: "danger" });
+    content.lastChild.focus();
+  };
+  const erase = () =>
+    confirm(`Delete the class ${name} with ${many(size(), "label")}?`, "Its pictures stay in the collection.", "Delete", () =>
+      change("delete", { name }, `Deleted the class ${name}.`, link("classes")),
+    );
   const items = [
-    ["Rename", ask("Rename", "Class renamed.", "New name", "rename", (to) => ({ name, to }))],
-    [
-      "Merge into another class",
-      ask("Merge", "Classes merged.", "Target class", "merge", (into) => ({ names: [name], into })),
-    ],
-    [
-      "Delete",
-      ask(
-        "Delete",
-        "Class deleted.",
-        null,
-        "delete",
-        () => ({ name }),
-        `This deletes the class ${name}. Its pictures stay in the collection.`,
-      ),
-    ],
+    ["Rename", rename],
+    ["Merge into another class", merge],
+    ["Delete", erase],
   ];
   return h(
     "details",
     { class: "menu" },
-    h("summary", { class: "button" }, "More"),
+    h("summary", { class: "button" }, "Edit class"),
     h(
       "ul",
       {},

@@ -1,13 +1,14 @@
 // All classes at a glance.
 import { get, post } from "./api.js";
 import { cardThumbnails } from "./card_thumbnails.js";
+import { quality, sizes } from "./class_quality.js";
 import { collection, forget, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
 import { count, many } from "./format.js";
-import { attempt } from "./notify.js";
 import { go, link } from "./router.js";
 import { askName } from "./selection_bar.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
@@ -47,16 +48,19 @@ export async function show(_route, signal) {
           "No classes yet. Start a session with a picture, then save the result as a class. Or select pictures and label them.",
           anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
         ),
+    classes.length > 1 && sizes(classes),
+    classes.length > 1 && (await quality(signal)),
   );
 }
 
 /** The button that creates an empty class. */
 function create() {
-  const add = (name) =>
-    attempt(async () => {
-      const made = await post("/classes/add", { name });
-      forget();
-      go(link("class", made.name)); // closes the dialog
-    });
+  const add = async (name) => {
+    const made = await post("/classes/add", { name });
+    forget();
+    const to = link("class", made.name);
+    noteUndo(made.action ? `Created the class ${made.name}.` : `The class ${made.name} exists already.`, made.action, { from: link("classes"), to });
+    go(to); // closes the dialog
+  };
   return button("plus", "New class", () => askName("New class", "Create", add));
 }

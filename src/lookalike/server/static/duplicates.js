@@ -7,10 +7,11 @@ import { exporter } from "./filters.js";
 import { bytes, count, many, title } from "./format.js";
 import { follow } from "./job_progress.js";
 import { keepRule } from "./keep_rule.js";
-import { attempt, confirm, note } from "./notify.js";
+import { attempt, confirm } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { amend, link } from "./router.js";
 import { linkTile } from "./tile.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
 
 const TIERS = [
@@ -91,6 +92,7 @@ class Marked {
   constructor(signal) {
     this.ids = new Set();
     this.groups = []; // the checkboxes of each
+    this.titles = new Map(); // of the pictures that are shown, by id
     this.summary = h("p", {});
     this.act = h("div", { class: "actions" }, button("no", "Remove from the collection", () => this.#ask(signal)));
     this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
@@ -130,19 +132,33 @@ class Marked {
   #ask(signal) {
     const n = this.ids.size;
     const text =
+      `${names([...this.titles.keys()].filter((id) => this.ids.has(id)).map((id) => this.titles.get(id)), n)}. ` +
       "Only the collection changes: no files are deleted, and labels are kept." +
       " Files that are still in their folder are added again by the next check for changes.";
-    confirm(`Remove ${many(n, "picture")}?`, text, "Remove", async () => {
+    confirm(`Remove ${many(n, "picture")} from the collection?`, text, "Remove", async () => {
       const items = [...this.ids];
-      let job;
-      while (items.length) job = await post("/jobs", { kind: "remove", items: items.splice(0, AT_ONCE) });
-      this.element.replaceChildren(
-        follow(job, `Removing ${many(n, "picture")}…`, signal, ({ message }) => note(message)),
-      );
+      const jobs = [];
+      while (items.length) jobs.push(await post("/jobs", { kind: "remove", items: items.splice(0, AT_ONCE) }));
+      const report = async () => {
+        for (const { id } of jobs) {
+          const { message, result } = await get(`/jobs/${id}`);
+          noteUndo(message, result?.action);
+        }
+      };
+      const words = `Removing ${many(n, "picture")}…`;
+      this.element.replaceChildren(follow(jobs.at(-1), words, signal, () => void attempt(report)));
       return true;
     });
   }
 }
+
+const NAMED = 4; // pictures that a message names
+
+/** The first of these names, and the number of others. */
+const names = (titles, total = titles.length) => {
+  const shown = titles.slice(0, NAMED);
+  return shown.join(", ") + (total > shown.length ? ` and ${count(total - shown.length)} more` : "");
+};
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -175,22 +191,22 @@ function tile(item, place, group, marked) {
       "div",
       { class: "picks" },
       box && h("label", { class: "tick" }, box, h("span", {}, "Select")),
-      place > 0 && h("a", { class: "tick", href: comparison([group.items[0], item], relation) }, "Compare"),
+      place > 0 && h("a", { class: "tick", href: comparison([group.items[0], item], relation), "aria-label": `Compare ${title(item)}` }, "Compare"),
     ),
   );
 }
 
 function card(group, marked, rule, signal) {
+  const titles = names(group.items.map(title));
   const row = new PictureList(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
   row.fill(group.items.map((item, place) => tile(item, place, group, marked)));
   const several = group.items.length > 1;
+  for (const item of group.items) marked.titles.set(item.id, title(item));
   if (several) marked.groups.push([...row.element.querySelectorAll("input")]);
   const dismiss = async () => {
-    const done = await attempt(
-      async () => (await post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }), true),
-    );
+    const done = await attempt(() => post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }));
     if (!done) return;
-    note("Marked as not duplicates.");
+    noteUndo(`Marked as not duplicates: ${titles}.`, done.action);
     for (const { id } of group.items) marked.turn(id, false); // hidden pictures must not stay selected
     place.remove();
   };
@@ -198,17 +214,19 @@ function card(group, marked, rule, signal) {
   const list = h(
     "details",
     { open: !several },
-    h("summary", {}, many(paths.length, "path")),
+    h("summary", { "aria-label": `${many(paths.length, "path")}: ${titles}` }, many(paths.length, "path")),
     h(
       "ul",
       { class: "paths", role: "list" },
       paths.map((path) => h("li", { class: "path" }, path)),
     ),
   );
+  const action = (drawing, words, act) => button(drawing, words, act, { "aria-label": `${words}: ${titles}` });
   const acts = several && [
-    rule && button("duplicates", "Select the copies", () => rule.select(group.items.map(({ id }) => id))),
-    group.items.length > 2 && anchor("duplicates", "Compare", comparison(group.items.slice(0, 4))),
-    may("judge") && button("no", "Not duplicates", dismiss),
+    rule && action("duplicates", "Select the copies", () => rule.select(group.items.map(({ id }) => id))),
+    group.items.length > 2 &&
+      anchor("duplicates", "Compare", comparison(group.items.slice(0, 4)), { "aria-label": `Compare ${titles}` }),
+    may("judge") && action("no", "Not duplicates", dismiss),
   ];
   const place = h(
     "section",

@@ -1,7 +1,9 @@
-// The filter bar: words of a path or a label, the minimum size, the order. All are stored in the address.
+// The filters, which are stored in the address: the filter bar, the active filters, and the button for the facets.
 import { address, get } from "./api.js";
-import { h, icon } from "./dom.js";
-import { amend, go } from "./router.js";
+import { button, h, icon } from "./dom.js";
+import { dialog } from "./notify.js";
+import { recall, remember } from "./remembered.js";
+import { amend, go, read } from "./router.js";
 
 const SIZES = [
   ["", "any size"],
@@ -13,27 +15,88 @@ const ORDERS = [
   ["", "by path"],
   ["id", "shuffled"],
   ["added", "by date added"],
-  ["taken", "by date taken"],
+  ["taken", "timeline"],
 ];
 const FORMATS = { csv: "Table (CSV)", json: "JSON", paths: "List of paths", coco: "COCO" };
 
-/** The filter in the address, in the API's form. A word without wildcards matches anywhere in the path. */
-export function filter(query) {
-  const path = query.get("path");
-  return {
-    label: query.get("label"),
-    path: path && (/[*?[]/.test(path) ? path : `*${path}*`),
-    min_side: query.get("min_side"),
-  };
-}
+const DAY_S = 86_400;
 
-/** The filter without unset values. */
-export const body = (query) => {
-  const set = Object.fromEntries(Object.entries(filter(query)).filter(([, value]) => value));
-  return set.min_side ? { ...set, min_side: Number(set.min_side) } : set;
+/** The names of all filters, with the words that introduce their values. */
+export const FILTERS = {
+  label: "Class",
+  path: "Name",
+  folder: "Folder",
+  since: "From",
+  until: "Until",
+  year: "Year",
+  camera: "Camera",
+  lens: "Lens",
+  place: "Place",
+  orientation: "Orientation",
+  file_format: "Format",
+  labelled: "Labelled",
+  suggested: "Suggested class",
+  min_side: "Pixels, at least",
 };
 
-export const filtered = (query) => ["label", "path", "min_side"].some((name) => query.get(name));
+const day = (text) => Date.parse(text) / 1000;
+const VALUES = {
+  path: (text) => (/[*?[]/.test(text) ? text : `*${text}*`), // a word without wildcards matches anywhere
+  since: day,
+  until: (text) => day(text) + DAY_S - 1e-6,
+  year: Number,
+  labelled: (text) => text === "true",
+  min_side: Number,
+};
+
+/** The value of a filter in words. */
+export const valueWords = (value) => ({ true: "yes", false: "no" })[value] ?? value;
+
+const active = (query) => Object.keys(FILTERS).filter((name) => query.get(name));
+
+/** The filter in the address, in the API's form. */
+export const filter = (query) =>
+  Object.fromEntries(active(query).map((name) => [name, (VALUES[name] ?? String)(query.get(name))]));
+
+export const filtered = (query) => active(query).length > 0;
+
+/** The filters in the address as a query, to keep them in another view. */
+export function keptFilters() {
+  const { view, query } = read();
+  const names = ["pictures", "search", "session"].includes(view) ? active(query) : [];
+  return Object.fromEntries(names.map((name) => [name, query.get(name)]));
+}
+
+/** The active filters, as links that remove them. */
+function chips(query) {
+  const chip = (name) => {
+    const words = `${FILTERS[name]}: ${valueWords(query.get(name))}`;
+    const props = { href: amend({ [name]: null }), "aria-label": `Remove the filter ${words}` };
+    return h("li", {}, h("a", props, words, icon("no")));
+  };
+  const none = Object.fromEntries(active(query).map((name) => [name, null]));
+  const clear = h("li", { class: "quiet" }, h("a", { class: "button plain", href: amend(none) }, "Clear filters"));
+  return h("ul", { class: "chips", role: "list", "aria-label": "Active filters" }, active(query).map(chip), clear);
+}
+
+const WIDE = matchMedia("(min-width: 1001px)"); // the facets have space next to the pictures
+const isOpen = () => WIDE.matches && recall("facets") === "1";
+
+/** Show or hide the facets: next to the pictures, or as a dialog. */
+async function toggle(query, opener, signal) {
+  const { facets } = await import("./facets.js");
+  const place = WIDE.matches && document.querySelector("main .browse");
+  if (!place) return dialog("Filters", facets(query, signal));
+  const shown = place.querySelector(".facets");
+  opener.setAttribute("aria-expanded", !shown);
+  remember("facets", shown ? "" : "1");
+  return shown ? shown.remove() : place.prepend(facets(query, signal));
+}
+
+/** Pictures, with the facets next to them if the user has opened them. */
+export async function withFacets(content, query, signal) {
+  return h("div", { class: "browse" }, isOpen() && (await import("./facets.js")).facets(query, signal), content);
+}
 
 /** The filter bar, with a choice of order if `order` is set. Class names are offered once they are loaded. */
 export function bar(query, { order = false, signal } = {}) {
@@ -73,14 +136,15 @@ export function bar(query, { order = false, signal } = {}) {
       h("select", { onchange: (event) => go(amend({ [name]: event.target.value || null })) }, options),
     );
   };
+  const opener = button("filter", "Filters", () => toggle(query, opener, signal), { "aria-expanded": String(isOpen()) });
   return h(
     "form",
     { class: "filters", "aria-label": "Filters", onsubmit: submit },
     h("label", { class: "choice filter" }, h("span", {}, "Filter"), icon("filter"), field, names),
+    opener,
     choose("min_side", "Size", SIZES),
     order && choose("order", "Order", ORDERS),
-    filtered(query) &&
-      h("a", { class: "button plain", href: amend({ label: null, path: null, min_side: null }) }, "Clear filters"),
+    filtered(query) && chips(query),
   );
 }
 

@@ -9,8 +9,8 @@ export const many = (n, one, several = `${one}s`) => `${count(n)} ${n === 1 ? on
 
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
-/** The probability of a prediction; never 100 %, because it is estimated from few pictures. */
-export const likely = (share) => (share > 0.99 ? "over 99 %" : percent(share));
+/** A probability, as the command line writes it: never 0 or 100 %, because it is an estimate. */
+export const likely = (share) => (share > 0.99 ? "over 99 %" : share < 0.01 ? "under 1 %" : percent(share));
 
 const FEW = 50; // labelled pictures: with fewer, probabilities are unreliable
 const KINDS = 3; // classes: with only two, a picture unlike one class is assigned to the other

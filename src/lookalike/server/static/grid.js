@@ -1,8 +1,10 @@
 // A grid for any number of pictures. Only visible rows exist in the DOM; pages of the list are fetched as they become
 // visible. It has role=grid and a roving tabindex: one tab stop, with arrow keys inside.
 import { h } from "./dom.js";
+import { many } from "./format.js";
 import { Selection } from "./selection.js";
 import { lookButton } from "./tile.js";
+import { tileSize } from "./tile_size.js";
 
 const PAGE = 200; // items per request
 const KEPT = 30; // pages cached
@@ -10,22 +12,25 @@ const OVERSCAN = 2; // rows drawn above and below the visible ones
 const REST_MS = 30; // without scrolling, after which missing pages are fetched
 const LATER_MS = 150; // after which the pictures above and below are loaded
 const GAP = 10;
+const HEAD = 48; // height of the heading of a section
 
 /**
  * @param options.label  name of the grid for screen readers
  * @param options.fetch  async (offset, limit) → {total, items}
  * @param options.tile   (item, index) → element with a [data-focus]
  * @param options.small  minimum width of a tile
+ * @param options.sections  [{title, n}]: the items in their order, divided by headings
  * @param options.onkey  (event, item, index) → true if it handled the key
  * @param options.ids    async () → the ids of all items, in their order; by default, all pages are fetched
  * @param options.inClass  name of the class whose pictures are shown
  */
 export class Grid {
-  constructor({ label, fetch, tile, signal, small = 190, onkey = () => false, ids = null, inClass = null }) {
+  constructor({ label, fetch, tile, signal, small = tileSize(), sections = null, onkey = () => false, ids = null, inClass = null }) {
     Object.assign(this, {
       fetch,
       tile,
       small,
+      sections,
       onkey,
       readIds: ids,
       pages: new Map(),
@@ -59,6 +64,8 @@ export class Grid {
     const first = await this.fetch(0, PAGE);
     this.pages = new Map([[0, first.items]]);
     this.total = first.total;
+    const known = this.sections?.reduce((sum, { n }) => sum + n, 0);
+    if (!this.total || known !== this.total) this.sections = null; // the collection has just changed
     this.#measure();
     if (this.selection.ids.size) this.selection.showBar();
     return this.total;
@@ -107,8 +114,8 @@ export class Grid {
   /** Scroll to a picture and focus it. */
   focus(index = this.active) {
     this.#activate(Math.max(0, Math.min(index, this.total - 1)));
-    const row = Math.floor(this.active / this.columns);
-    const top = this.element.getBoundingClientRect().top + row * this.pitch;
+    const row = this.#rowOf(this.active);
+    const top = this.element.getBoundingClientRect().top + this.#rowTop(row);
     const head = (document.getElementById("top")?.offsetHeight ?? 0) + GAP;
     const bar = document.querySelector(".select-bar:not([hidden])") ?? document.getElementById("tray");
     const bottom = bar?.getBoundingClientRect().top || innerHeight; // 0 if it is hidden
@@ -130,6 +137,60 @@ export class Grid {
     this.focus(index);
   }
 
+  /** Change the minimum width of a tile; the pictures at the top of the window stay. */
+  resize(small) {
+    const above = -this.element.getBoundingClientRect().top;
+    const [index] = this.rowCells(this.rowAt(above));
+    this.small = small;
+    this.#measure();
+    if (above > 0) scrollBy(0, this.#rowTop(this.#rowOf(index)) - above);
+  }
+
+  /** Arrange each section in a block of rows below its heading. */
+  #arrange() {
+    this.blocks = [];
+    let [from, row, top] = [0, 0, 0];
+    for (const section of this.sections ?? [{ n: this.total }]) {
+      const head = section.title ? HEAD : 0;
+      this.blocks.push({ ...section, from, row, top, head });
+      const rows = Math.ceil(section.n / this.columns);
+      from += section.n;
+      row += rows;
+      top += head + rows * this.pitch;
+    }
+    this.rowCount = row;
+    this.height = Math.max(0, top - this.gap);
+  }
+
+  /** The last block whose `by` (from, row or top) is not above this value. */
+  block(by, value) {
+    return this.blocks.findLast((block) => block[by] <= value) ?? this.blocks[0];
+  }
+
+  /** The row at this distance from the top of the grid. */
+  rowAt(y) {
+    const block = this.block("top", y);
+    const last = Math.ceil(block.n / this.columns) - 1;
+    return block.row + Math.max(0, Math.min(last, Math.floor((y - block.top - block.head) / this.pitch)));
+  }
+
+  /** The indexes of the first item of a row and of the item after its last one. */
+  rowCells(row) {
+    const block = this.block("row", row);
+    const from = block.from + (row - block.row) * this.columns;
+    return [from, Math.min(from + this.columns, block.from + block.n)];
+  }
+
+  #rowOf(index) {
+    const block = this.block("from", index);
+    return block.row + Math.floor((index - block.from) / this.columns);
+  }
+
+  #rowTop(row) {
+    const block = this.block("row", row);
+    return block.top + block.head + (row - block.row) * this.pitch;
+  }
+
   /** Show a picture on the full screen. */
   async look(index) {
     (await import("./viewer.js")).look(this.list, index);
@@ -138,18 +199,18 @@ export class Grid {
   #measure() {
     const width = this.element.clientWidth;
     if (!width) return;
-    const small = innerWidth < 600 ? Math.min(this.small, 100) : this.small;
+    const small = innerWidth < 600 ? this.small / 1.9 : this.small;
     const gap = innerWidth < 600 ? 4 : GAP;
     const columns = Math.max(2, Math.floor((width + gap) / (small + gap)));
     const side = (width - gap * (columns - 1)) / columns;
     if (columns === this.columns && side === this.side && this.drawnTotal === this.total) return;
     Object.assign(this, { columns, side, gap, pitch: Math.round(side * 0.75) + gap, drawnTotal: this.total });
-    const rows = Math.ceil(this.total / columns);
+    this.#arrange();
     this.element.style.setProperty("--columns", columns);
     this.element.style.setProperty("--gap", `${gap}px`);
     this.element.style.setProperty("--height", `${this.pitch - gap}px`);
-    this.element.style.height = `${Math.max(0, rows * this.pitch - gap)}px`;
-    this.element.setAttribute("aria-rowcount", rows);
+    this.element.style.height = `${this.height}px`;
+    this.element.setAttribute("aria-rowcount", this.rowCount);
     this.element.setAttribute("aria-colcount", columns);
     const focused = this.element.contains(document.activeElement);
     for (const row of this.rows.values()) row.remove();
@@ -162,11 +223,11 @@ export class Grid {
     this.drawing = 0;
     if (!this.pitch || !this.element.isConnected) return;
     const top = -this.element.getBoundingClientRect().top;
-    const count = Math.ceil(this.total / this.columns);
-    const seen = [top, top + innerHeight].map((y) => Math.floor(y / this.pitch));
+    const count = this.rowCount;
+    const seen = [top, top + innerHeight].map((y) => this.rowAt(y));
     const first = Math.max(0, seen[0] - OVERSCAN);
     const last = Math.min(count - 1, seen[1] + OVERSCAN);
-    const kept = Math.floor(this.active / this.columns); // keep the focused row
+    const kept = this.#rowOf(this.active); // keep the focused row
     for (const [number, row] of this.rows) {
       if ((number < first || number > last) && number !== kept) {
         for (const img of row.querySelectorAll("img:not(.there)")) img.removeAttribute("src"); // cancels the request
@@ -183,16 +244,16 @@ export class Grid {
     clearTimeout(this.later);
     this.resting = setTimeout(() => {
       this.#fillRows(...seen);
-      this.#read(seen[0] * this.columns, (seen[1] + 1) * this.columns);
+      this.#read(...seen);
       this.later = setTimeout(() => {
         this.#fillRows(first, last);
-        this.#read(first * this.columns, (last + 1) * this.columns);
+        this.#read(first, last);
       }, LATER_MS);
     }, REST_MS);
   }
 
   #fillRows(first, last) {
-    const kept = Math.floor(this.active / this.columns);
+    const kept = this.#rowOf(this.active);
     for (const [number, row] of this.rows) {
       if ((number < first || number > last) && number !== kept) continue;
       for (const cell of row.querySelectorAll(".cell:empty")) {
@@ -205,15 +266,17 @@ export class Grid {
 
   #addRow(number) {
     const row = h("div", { role: "row", class: "row", "aria-rowindex": number + 1 });
-    row.style.transform = `translateY(${number * this.pitch}px)`;
-    for (let column = 0; column < this.columns; column++) {
-      const index = number * this.columns + column;
-      if (index >= this.total) break;
+    row.style.transform = `translateY(${this.#rowTop(number)}px)`;
+    const { title, n, row: firstRow } = this.block("row", number);
+    if (title && number === firstRow)
+      row.append(h("div", { role: "rowheader", class: "heading" }, h("b", {}, title), h("span", {}, many(n, "picture"))));
+    const [from, end] = this.rowCells(number);
+    for (let index = from; index < end; index++) {
       const cell = h("div", {
         role: "gridcell",
         class: "cell",
         tabindex: "-1",
-        "aria-colindex": column + 1,
+        "aria-colindex": index - from + 1,
         dataset: { index },
       });
       row.append(cell);
@@ -229,13 +292,16 @@ export class Grid {
     this.selection.draw(cell, (item.item ?? item).id);
     const img = cell.querySelector("img");
     if (img) img.loading = "eager"; // the grid decides what is loaded
+    if (img && this.side > 260) img.src = img.src.replace("side=256", "side=512");
     const target = cell.querySelector("[data-focus]");
     target.tabIndex = index === this.active ? 0 : -1;
     if (cell === document.activeElement) target.focus({ preventScroll: true });
     cell.removeAttribute("tabindex");
   }
 
-  #read(from, to) {
+  #read(first, last) {
+    if (last < first) return; // an empty grid
+    const [[from], [, to]] = [this.rowCells(first), this.rowCells(last)];
     for (let page = Math.floor(Math.max(0, from) / PAGE); page * PAGE < Math.min(to, this.total); page++) {
       if (this.pages.has(page)) continue;
       const reading = this.fetch(page * PAGE, PAGE).then(
@@ -264,22 +330,23 @@ export class Grid {
     if (now) now.tabIndex = 0;
   }
 
+  /** The index of the picture this number of rows below the active one, in the same column if the row is long enough. */
+  #below(rows) {
+    const row = this.#rowOf(this.active);
+    if (row + rows < 0) return -1;
+    if (row + rows >= this.rowCount) return this.total;
+    const [from, end] = this.rowCells(row + rows);
+    return Math.min(from + this.active - this.rowCells(row)[0], end - 1);
+  }
+
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const page = Math.max(1, Math.floor(innerHeight / this.pitch) - 1) * this.columns;
-    const steps = {
-      ArrowLeft: -1,
-      ArrowRight: 1,
-      ArrowUp: -this.columns,
-      ArrowDown: this.columns,
-      PageUp: -page,
-      PageDown: page,
-      Home: -this.total,
-      End: this.total,
-    };
+    const page = Math.max(1, Math.floor(innerHeight / this.pitch) - 1);
+    const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -this.total, End: this.total };
+    const rows = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page };
     const item = this.item(this.active);
-    if (event.key in steps) {
-      const next = this.active + steps[event.key];
+    if (event.key in steps || event.key in rows) {
+      const next = event.key in rows ? this.#below(rows[event.key]) : this.active + steps[event.key];
       if (event.shiftKey && !this.selection.ids.size) this.selection.anchor = this.active;
       if (next >= 0 || !["ArrowLeft", "ArrowUp"].includes(event.key)) this.focus(next);
       if (event.shiftKey) this.selection.range(this.active);

@@ -9,12 +9,13 @@ import { facts } from "./facts.js";
 import { isEarly, likely, title } from "./format.js";
 import { listWith, neighbour } from "./grid_neighbours.js";
 import { keys } from "./keyboard.js";
-import { attempt, note } from "./notify.js";
+import { attempt } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { amend, go, link, NO_EXAMPLES, replace } from "./router.js";
 import { startSession } from "./start_session.js";
 import { linkTile } from "./tile.js";
 import { put } from "./tray.js";
+import { noteUndo } from "./undo.js";
 import { look } from "./viewer.js";
 
 const SIMILAR = 12;
@@ -132,11 +133,11 @@ function classes(item, early) {
   };
   const change = (verb, name) =>
     attempt(async () => {
-      await post(`/classes/${verb}`, { name, items: [item.id] });
+      const { action } = await post(`/classes/${verb}`, { name, items: [item.id] });
       item.labels =
         verb === "remove" ? item.labels.filter((one) => one !== name) : [...new Set([...item.labels, name])];
       suggestion.replaceChildren();
-      note(verb === "remove" ? `Removed from ${name}.` : `Added to ${name}.`);
+      noteUndo(`${verb === "remove" ? "Removed from" : "Added to"} ${name}.`, action);
       draw();
     });
   const suggestion = h("div", { class: "suggestion" });
@@ -148,9 +149,11 @@ function classes(item, early) {
       suggestion.append(
         button("yes", "Yes", () => change("add", label)),
         button("no", "No", () =>
-          attempt(() =>
-            post("/classes/reject", { name: label, items: [item.id] }).then(() => suggestion.replaceChildren()),
-          ),
+          attempt(async () => {
+            const { action } = await post("/classes/reject", { name: label, items: [item.id] });
+            suggestion.replaceChildren();
+            noteUndo(`Rejected ${label}.`, action);
+          }),
         ),
       );
   }

@@ -63,7 +63,7 @@ function draw() {
   chip.setAttribute("aria-label", `${many(all.length, "job")} running${far === null ? "" : `, ${percent(far)}`}`);
 }
 
-/** A progress bar for one job. When it has finished, `ondone` is called and the view is reloaded. */
+/** A progress bar for one job. When it has finished, `ondone` is called, and the view is reloaded unless it returns false. */
 export function follow(job, words, signal, ondone = () => {}) {
   const text = h("p", {}, words);
   const bar = h("progress", { max: 1, "aria-label": words });
@@ -71,9 +71,11 @@ export function follow(job, words, signal, ondone = () => {}) {
   const show = (now) => {
     const far = share(now);
     if (far !== null) bar.value = far;
+    if (!running(now)) clearInterval(poll);
+    const step = [now.stage, far !== null && percent(far)].filter(Boolean).join(", ");
+    text.textContent = step ? `${words} Now: ${step}.` : words;
     if (now.state === "done") {
-      ondone(now);
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      if (ondone(now) !== false) dispatchEvent(new HashChangeEvent("hashchange"));
     } else if (!running(now))
       place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "Stopped."));
   };

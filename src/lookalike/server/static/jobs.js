@@ -13,9 +13,11 @@ const KINDS = {
   add: "Adding pictures",
   refresh: "Checking for changes",
   remove: "Removing pictures",
+  undo: "Bringing removed pictures back",
   fit: "Fitting models",
   map: "Computing the map",
   classify: "Suggesting classes",
+  evaluate: "Evaluating classes",
   duplicates: "Looking for duplicates",
   backup: "Creating a backup",
 };

@@ -7,7 +7,9 @@ const ALL = [
     "Everywhere",
     [
       ["/", "go to the search box"],
+      ["Ctrl + K", "go to a view, class, session or folder, or run an action"],
       ["?", "show this list"],
+      ["Ctrl + Z", "undo the last change"],
       ["Esc", "close; go back from a single picture"],
     ],
   ],
@@ -65,12 +67,21 @@ const ALL = [
       ["n", "reject it"],
     ],
   ],
+  [
+    "Map",
+    [
+      ["+ - 0", "zoom in, zoom out, show everything"],
+      ["← ↑ ↓ →", "move from picture to picture"],
+    ],
+  ],
 ];
 
 /** Whether the key event belongs to an input field or a dialog. */
 export const typing = (event) => event.target.closest?.("input, textarea, select, dialog") !== null;
 
-const plain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
+/** The name of the key in tables, such as "n" or "Ctrl+z"; undefined with Alt. */
+const nameOf = ({ key, ctrlKey, metaKey, altKey }) =>
+  altKey ? undefined : ctrlKey || metaKey ? `Ctrl+${key}` : key;
 
 const tables = []; // newest first: a view's keys take precedence over the page's
 
@@ -82,10 +93,11 @@ export function keys(table, signal) {
 }
 
 function press(event) {
-  if (event.defaultPrevented || typing(event) || !plain(event)) return;
+  if (event.defaultPrevented || typing(event)) return;
   if (event.key === "Enter" && event.target.closest("a, button, summary")) return; // it activates that element
-  const matching = tables.filter((table) => Object.hasOwn(table, event.key));
-  if (matching.some((table) => table[event.key](event) !== false)) event.preventDefault();
+  const name = nameOf(event);
+  const matching = tables.filter((table) => Object.hasOwn(table, name));
+  if (matching.some((table) => table[name](event) !== false)) event.preventDefault();
 }
 
 /** Move the focus from the page to its first visible picture. */

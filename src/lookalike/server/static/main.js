@@ -6,9 +6,10 @@ import { anchor, button, h, icon } from "./dom.js";
 import { listen as listenKeys, showKeys, typing } from "./keyboard.js";
 import { link, listen, onlyExamplesDiffer, read, saveScroll, updateLinks } from "./router.js";
 import { failed, plate, waiting } from "./view_parts.js";
-import * as theme from "./theme_switch.js";
+import { themeSwitch } from "./theme_switch.js";
 import * as tray from "./tray.js";
 import * as upload from "./upload.js";
+import * as undo from "./undo.js";
 import * as work from "./job_progress.js";
 import * as pictures from "./pictures.js";
 
@@ -25,6 +26,7 @@ const VIEWS = {
   compare: () => import("./compare.js"),
   map: () => import("./map.js"),
   jobs: () => import("./jobs.js"),
+  history: () => import("./history.js"),
   login: () => import("./login.js"),
 };
 const PLACES = [
@@ -63,7 +65,18 @@ function header(route) {
       "div",
       { class: "tools" },
       work.chip,
-      theme.themeSwitch(),
+      h(
+        "a",
+        {
+          class: "button plain",
+          href: link("history"),
+          title: "History",
+          "aria-current": route.view === "history" ? "page" : null,
+        },
+        icon("history"),
+        h("span", { class: "unseen" }, "History"),
+      ),
+      themeSwitch,
       button("why", "Keyboard shortcuts", showKeys, { quiet: true, class: "plain" }),
     ),
   );
@@ -151,6 +164,13 @@ addEventListener("keydown", (event) => {
   if (moves > 1) history.back();
   else location.hash = link("pictures"); // the visit started with this picture
 });
+addEventListener("keydown", async (event) => {
+  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  event.preventDefault(); // the browser's own search
+  const { openPalette } = await import("./palette.js");
+  openPalette(PLACES);
+});
 listenKeys();
+undo.listen();
 upload.listen();
 listen(render);

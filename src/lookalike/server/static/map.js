@@ -3,81 +3,110 @@ import { get } from "./api.js";
 import { collection } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
-import { follow } from "./job_progress.js";
-import { MapCanvas } from "./map_canvas.js";
+import { follow, news, running } from "./job_progress.js";
+import { MapCanvas, OTHER, ZOOM } from "./map_canvas.js";
 import { readMap } from "./map_data.js";
 import { amend, go } from "./router.js";
 import { empty, lead } from "./view_parts.js";
 
+const AGAIN_MS = 60_000; // the server updates a map at most once a minute
+const NAMED = OTHER - 1; // classes with a colour of their own
+
 export async function show({ query }, signal) {
   const about = await collection(signal);
   const space = query.get("space");
-  const head = (text, ...tools) => lead("Map", text, { tools: h("div", { class: "actions" }, tools) });
-  const [state, points] = await Promise.all([get("/map", { space }, signal), readMap(space, signal)]);
-  const numbers = Array.from({ length: points.n }, (_, i) => i);
-  const data = { ...state, ids: numbers.map(points.id), x: points.x, y: points.y, labels: numbers.map(points.label) };
-  const progress =
-    data.job &&
-    follow(
-      data.job,
-      data.ids.length
-        ? "Pictures have changed. Updating the map…"
-        : "Computing the map. This takes a moment, but only the first time.",
-      signal,
-    );
-  if (!data.ids.length)
+  const read = () => Promise.all([get("/map", { space }, signal), readMap(space, signal)]);
+  const [state, points] = await read();
+  if (!points.n)
     return h(
       "div",
       { class: "view" },
-      head("Similar pictures are close together."),
-      progress ?? empty("There are no pictures to show yet."),
+      lead("Map", "Similar pictures are close together."),
+      state.job
+        ? follow(state.job, "Computing the map. This is only necessary once.", signal)
+        : empty("There are no pictures to show yet."),
     );
-  const chart = new MapCanvas(data, signal);
-  const names = [...new Set(data.labels.flat().filter(Boolean))].sort();
-  const pick =
-    names.length > 1 &&
-    choice("Class", [["", "all"], ...names.map((name) => [name, name])], query.get("label") ?? "", (label) => {
-      history.replaceState(history.state, "", amend({ label: label || null }));
-      chart.highlight(label);
-    });
-  const spaces =
-    about.spaces.length > 1 &&
-    choice(
-      "Similarity",
-      about.spaces.map(({ name }) => [name, name]),
-      data.space,
-      (name) => go(amend({ space: name })),
-    );
-  chart.highlight(query.get("label") ?? "");
-  const shown = many(data.ids.length, "picture");
-  return h(
+  const chart = new MapCanvas(points, signal);
+  const labels = query.getAll("label").filter((name) => points.classes.includes(name));
+  const named = [...new Set([...labels, ...points.classes])].slice(0, NAMED);
+  const lit = new Set(labels.map((name) => named.indexOf(name) + 1));
+  const legend = h("div", { class: "legend", role: "group", "aria-label": "Classes" });
+  const summary = h("p", { class: "quiet" });
+  const progress = h("div", { hidden: true });
+  const paint = ({ total }, found) => {
+    const { n } = found;
+    summary.textContent = `${many(n, "picture")}${total > n ? ` of ${count(total)}` : ""}. Similar ones are close together.`;
+    chart.paint(named, lit, found);
+    legend.replaceChildren(...entries(chart));
+  };
+  const look = () => get("/map", { space }, signal).then(watch, () => {}); // the old map stays
+  const watch = ({ job }) => {
+    if (!job || !progress.hidden) return;
+    if (!running(job)) return setTimeout(() => signal.aborted || look(), AGAIN_MS);
+    const done = () => {
+      progress.hidden = true;
+      read().then((answers) => paint(...answers) || watch(answers[0]), () => {});
+      return false;
+    };
+    progress.replaceChildren(follow(job, "Pictures have changed. Updating the map…", signal, done));
+    progress.hidden = false;
+  };
+  const notice = ({ detail }) => detail.kind !== "map" && !running(detail) && look();
+  news.addEventListener("change", notice, { signal });
+  paint(state, points);
+  watch(state);
+  const lasso = button("lasso", "Lasso", () => lasso.setAttribute("aria-pressed", (chart.lasso = !chart.lasso)), {
+    "aria-pressed": "false",
+    title: "Draw around pictures to select them; or hold Shift and drag",
+  });
+  const spaces = choice("Similarity", about.spaces.map(({ name }) => name), points.space, (name) => go(amend({ space: name })));
+  const tools = h(
     "div",
-    { class: "view" },
-    head(
-      `${shown}${data.total > data.ids.length ? ` of ${count(data.total)}` : ""}. Similar ones are close together. Click one to open it.`,
-      pick,
-      spaces,
-      h(
-        "div",
-        { class: "pager" },
-        button("plus", "Zoom in", () => chart.zoom(1.6), { quiet: true }),
-        button("minus", "Zoom out", () => chart.zoom(1 / 1.6), { quiet: true }),
-      ),
-    ),
-    progress,
-    chart.element,
+    { class: "actions" },
+    about.spaces.length > 1 && spaces,
+    lasso,
+    button("yes", "Select visible", () => chart.selectInside()),
   );
+  const zooms = [
+    button("plus", "Zoom in", () => chart.zoom(ZOOM), { quiet: true }),
+    button("minus", "Zoom out", () => chart.zoom(1 / ZOOM), { quiet: true }),
+    button("box", "Show the whole map", () => chart.reset(), { quiet: true }),
+  ];
+  chart.element.append(h("div", { class: "pager" }, zooms));
+  return h("div", { class: "view map-view" }, lead("Map", summary, { tools }), progress, legend, chart.element);
+}
+
+/** The classes with their colours. Clicked ones are shown, the others are hidden. */
+function entries(chart) {
+  const { named, lit, points } = chart;
+  const sizes = new Uint32Array(OTHER + 1);
+  for (const number of chart.numbers) sizes[number % 10] += 1;
+  const others = points.classes.filter((name) => !named.includes(name));
+  const entry = (number, words) => {
+    const dot = h("i");
+    dot.style.background = `var(--class-${number})`;
+    const click = () => {
+      if (!lit.delete(number)) lit.add(number);
+      chart.paint(named, lit);
+      button.setAttribute("aria-pressed", lit.has(number));
+      const label = named.filter((_, at) => lit.has(at + 1));
+      history.replaceState(history.state, "", amend({ label }));
+    };
+    const props = { type: "button", "aria-pressed": `${lit.has(number)}`, onclick: click };
+    const button = sizes[number] > 0 && h("button", props, dot, h("span", {}, words), h("small", {}, count(sizes[number])));
+    return button;
+  };
+  return [
+    ...named.map((name, at) => entry(at + 1, name)),
+    entry(OTHER, many(others.length, "other class", "other classes")),
+    entry(0, "no class"),
+    others.length > 0 &&
+      choice(null, ["Another class…", ...others], null, (name) => go(amend({ label: [...lit].map((at) => named[at - 1]).concat(name) }))),
+  ].filter(Boolean);
 }
 
 function choice(words, options, chosen, onchoose) {
-  return h(
-    "label",
-    { class: "choice" },
-    h("span", {}, words),
-    h(
-      "select",
-      { onchange: (event) => onchoose(event.target.value) },
-      options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)),
-    ),
-  );
+  const entries = options.map((name) => h("option", { value: name, selected: name === chosen }, name));
+  const props = { "aria-label": words ?? options[0], onchange: (event) => onchoose(event.target.value) };
+  return h("label", { class: "choice" }, words && h("span", {}, words), h("select", props, entries));
 }

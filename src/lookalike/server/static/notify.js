@@ -8,13 +8,18 @@ export function say(text) {
   requestAnimationFrame(() => (live.textContent = text));
 }
 
-/** Show a message that disappears; problems stay until they are closed. */
-export function note(text, { problem = false, action = null } = {}) {
-  const close = button("no", "Close this message", () => card.remove(), { quiet: true, class: "plain" });
-  const card = h("div", { class: problem ? "note problem" : "note" }, h("p", {}, text), action, close);
+/** Show a message, as text or an element, with a hint for screen readers. It disappears after `ms` milliseconds, but not under the pointer or the focus; problems stay until they are closed. */
+export function note(content, { problem = false, action = null, ms = 5000, hint = "" } = {}) {
+  const text = content instanceof Node ? content : h("p", {}, content);
+  const name = `Close this message: ${text.textContent}`;
+  const close = button("no", "Close", () => card.remove(), { quiet: true, class: "plain", "aria-label": name });
+  const card = h("div", { class: problem ? "note problem" : "note" }, text, action, close);
   document.getElementById("notes").append(card);
-  say(text);
-  if (!problem) setTimeout(() => card.remove(), 5000);
+  say(`${text.textContent} ${hint}`);
+  const expire = () => (card.matches(":hover, :focus-within") ? wait() : card.remove());
+  const wait = () => setTimeout(expire, ms);
+  if (!problem && ms < Infinity) wait();
+  return card;
 }
 
 /** Run `work`; an error becomes a message, and the result is undefined. */
@@ -27,15 +32,21 @@ export async function attempt(work) {
   }
 }
 
-/** Ask for confirmation before an action that cannot be undone; `act` returns undefined if it failed. */
+/** Ask for confirmation before an action that removes something; `act` returns undefined if it failed. The focus is on Cancel. */
 export function confirm(heading, text, words, act) {
+  form(heading, h("p", {}, text), words, act, { class: "danger" }).querySelector(".cancel").focus();
+}
+
+/** Show a dialog with a form, its button and Cancel; `act` returns undefined if it failed. */
+export function form(heading, content, words, act, props = { class: "main" }) {
   const submit = async (event) => {
     event.preventDefault();
     if ((await attempt(act)) !== undefined) box.close();
   };
-  const yes = button(null, words, null, { type: "submit", class: "main" });
-  const no = button(null, "Cancel", () => box.close());
-  const box = dialog(heading, h("form", { onsubmit: submit }, h("p", {}, text), h("p", { class: "actions" }, yes, no)));
+  const cancel = button(null, "Cancel", () => box.close(), { class: "cancel" });
+  const send = button(null, words, null, { type: "submit", ...props });
+  const box = dialog(heading, h("form", { onsubmit: submit }, content, h("p", { class: "actions" }, cancel, send)));
+  return box;
 }
 
 /** Show a dialog; Escape and a click outside close it. */

@@ -2,22 +2,26 @@
 import { get } from "./api.js";
 import { collection, may } from "./collection.js";
 import { anchor, h } from "./dom.js";
-import { bar, exporter, filter, filtered } from "./filters.js";
+import { bar, exporter, filter, filtered, withFacets } from "./filters.js";
 import { count, many } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { link } from "./router.js";
 import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
+import { sizer } from "./tile_size.js";
 import { put } from "./tray.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show({ query }, signal) {
   const about = await collection(signal);
   const what = filter(query);
+  const timeline = query.get("order") === "taken" ? await import("./timeline.js") : null;
+  const sections = timeline && (await timeline.monthSections(what, signal));
   const grid = new Grid({
     label: "Pictures",
     signal,
+    sections,
     fetch: (offset, limit) => get("/items", { offset, limit, order: query.get("order"), ...what }, signal),
     ids: async () => (await get("/items/ids", { order: query.get("order"), ...what }, signal)).ids,
     tile: (item) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") }),
@@ -31,7 +35,7 @@ export async function show({ query }, signal) {
       ? `Class ${query.get("label")}`
       : query.get("path")
         ? `“${query.get("path")}”`
-        : "Large pictures"
+        : "Filtered pictures"
     : about.name || "Pictures";
   return h(
     "div",
@@ -44,8 +48,13 @@ export async function show({ query }, signal) {
         may("manage") &&
         anchor("plus", "Add pictures", link("jobs"), { class: "button" }),
     }),
-    about.items ? h("div", { class: "line" }, bar(query, { order: true, signal }), exporter("/export", what)) : null,
-    total ? grid.element : nothing(about, query),
+    about.items &&
+      h("div", { class: "line" }, bar(query, { order: true, signal }), sizer(grid), exporter("/export", what)),
+    await withFacets(
+      total ? (timeline?.withSlider(grid, signal) ?? grid.element) : nothing(about, query),
+      query,
+      signal,
+    ),
   );
 }
 

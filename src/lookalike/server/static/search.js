@@ -1,9 +1,10 @@
 // Search results: the pictures that match the words and are most similar to the pictures in the tray.
 import { get, post } from "./api.js";
 import { collection } from "./collection.js";
+import { cutoffChart, cutoffIn, inside } from "./cutoff.js";
 import { anchor, h } from "./dom.js";
 import { examplesIn, formatWords } from "./examples.js";
-import { bar, body } from "./filters.js";
+import { bar, filter, withFacets } from "./filters.js";
 import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
@@ -12,6 +13,7 @@ import { tally } from "./pictures.js";
 import { amend, go, link } from "./router.js";
 import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
+import { sizer } from "./tile_size.js";
 import { empty, lead, plate } from "./view_parts.js";
 
 const SHOWN = 200; // number of results
@@ -33,6 +35,7 @@ export async function show({ query }, signal) {
     );
   const about = await collection(signal);
   const texts = [...words, ...withoutWords];
+  const scored = query.get("scores") === "1";
   const request = {
     examples: positive,
     words,
@@ -40,7 +43,7 @@ export async function show({ query }, signal) {
     without_words: withoutWords,
     space: (positive.length && query.get("space")) || undefined,
     k: SHOWN,
-    filter: body(query),
+    filter: filter(query),
   };
   const heading = describe(positive, words, withoutWords);
   let found;
@@ -55,13 +58,16 @@ export async function show({ query }, signal) {
     !texts.length &&
     results.length > 0 &&
     matchingParts(results, { examples: positive, without: negative, space }, query.get("where") === "1", signal);
+  const scores = results.map(({ score }) => score);
+  let kept = inside(scores, cutoffIn(query));
   const grid = new Grid({
     label: texts.length ? "Results, best match first" : "Results, most similar first",
     signal,
-    fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
-    tile: ({ item }) => {
+    fetch: async (offset, limit) => ({ total: kept, items: results.slice(0, kept).slice(offset, offset + limit) }),
+    tile: ({ item, score }) => {
       const tile = exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") });
       if (parts) parts.frame(tile, item);
+      if (scored) tile.append(h("span", { class: "sure" }, score.toFixed(3)));
       return tile;
     },
     onkey: tally,
@@ -79,9 +85,19 @@ export async function show({ query }, signal) {
       { class: "line" },
       bar(query, { signal }),
       parts && parts.element,
+      tick("scores", "Show scores", scored, "The distance to the examples, or 1 minus the match with the words"),
       positive.length > 0 && similarity(about.spaces, space),
+      sizer(grid),
     ),
-    results.length ? grid.element : empty("No pictures match. Use other words, or clear the filters."),
+    cutoffChart(scores, cutoffIn(query), (n) => {
+      kept = n;
+      grid.open();
+    }),
+    await withFacets(
+      results.length ? grid.element : empty("No pictures match. Use other words, or clear the filters."),
+      query,
+      signal,
+    ),
   );
 }
 
@@ -134,4 +150,11 @@ function similarity(spaces, chosen) {
     h("span", {}, "Similarity"),
     h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
   );
+}
+
+/** A check box for an option in the address. */
+function tick(name, words, on, title = null) {
+  const box = h("input", { type: "checkbox", onchange: () => go(amend({ [name]: on ? null : "1" })) });
+  box.checked = on;
+  return h("label", { class: "tick", title }, box, h("span", {}, words));
 }

@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { button, h, icon } from "./dom.js";
 import { parseWords } from "./examples.js";
+import { keptFilters } from "./filters.js";
 import { amend, go, link, read } from "./router.js";
 import { picker, searchWith } from "./upload.js";
 
@@ -30,7 +31,7 @@ export function searchBox(text, signal) {
     event.preventDefault();
     const words = parseWords(field.value);
     if (read().view === "search") go(amend(words));
-    else if (field.value.trim()) go(link("search", "", words));
+    else if (field.value.trim()) go(link("search", "", { ...keptFilters(), ...words }));
   };
   return h(
     "form",

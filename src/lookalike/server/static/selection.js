@@ -20,13 +20,17 @@ function address() {
 const counting = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 export class Selection {
-  /** The selection of a grid; `inClass` is the class whose pictures it shows. */
-  constructor(grid, { inClass, signal }) {
-    const place = address();
-    if (!kept.has(place)) kept.set(place, new Set());
-    Object.assign(this, { grid, inClass, signal, ids: kept.get(place), anchor: null, turn: 0, onchange: null });
+  /** The selection of a grid; `inClass` is the class whose pictures it shows. A view with a `place` handles the pointer. */
+  constructor(grid, { inClass, signal, place = null }) {
+    const key = place ?? address();
+    if (!kept.has(key)) kept.set(key, new Set());
+    Object.assign(this, { grid, inClass, signal, ids: kept.get(key), anchor: null, turn: 0, onchange: null });
     this.base = new Set(this.ids); // to which a range or a rectangle is added
-    const { element } = grid;
+    if (!place) this.#listen(grid.element);
+    document.addEventListener("keydown", (event) => this.#key(event), { signal });
+  }
+
+  #listen(element) {
     element.setAttribute("aria-multiselectable", "true");
     element.addEventListener("click", (event) => this.#click(event));
     element.addEventListener("dragstart", (event) => event.preventDefault());
@@ -37,14 +41,14 @@ export class Selection {
       if (event.pointerType === "mouse") this.#drag(event);
       else this.#press(event);
     });
-    const key = (event) => {
-      if (event.defaultPrevented || typing(event) || !element.isConnected) return;
-      if (event.key === "Escape" && this.ids.size) this.clear();
-      else if (event.key === "a" && (event.ctrlKey || event.metaKey)) this.all();
-      else return;
-      event.preventDefault();
-    };
-    document.addEventListener("keydown", key, { signal });
+  }
+
+  #key(event) {
+    if (event.defaultPrevented || typing(event) || !this.grid.element.isConnected) return;
+    if (event.key === "Escape" && this.ids.size) this.clear();
+    else if (event.key === "a" && (event.ctrlKey || event.metaKey)) this.all();
+    else return;
+    event.preventDefault();
   }
 
   /** Add the picture at this index, or take it out. The next range starts here. */
@@ -63,16 +67,25 @@ export class Selection {
     return this.#select(counting(Math.min(this.anchor, index), Math.max(this.anchor, index)));
   }
 
+  /** Select the pictures at these indexes; with `keep`, in addition to the others. */
+  async select(indexes, keep = false) {
+    this.base = new Set(keep ? this.ids : []);
+    await this.#select(indexes);
+    this.base = new Set(this.ids);
+  }
+
   /** Select the pictures in these rows and columns. */
   rectangle([top, bottom], [left, right]) {
-    const columns = counting(left, right);
-    return this.#select(counting(top, bottom).flatMap((row) => columns.map((at) => row * this.grid.columns + at)));
+    const cells = (row) => {
+      const [from, end] = this.grid.rowCells(row);
+      return counting(from + left, Math.min(from + right, end - 1));
+    };
+    return this.#select(counting(top, bottom).flatMap(cells));
   }
 
   /** Select all pictures of the view. */
   async all() {
-    await this.#select(counting(0, this.grid.total - 1));
-    this.base = new Set(this.ids);
+    await this.select(counting(0, this.grid.total - 1));
   }
 
   clear() {
@@ -168,9 +181,12 @@ export class Selection {
       lasso.style.transform = `translate(${x[0]}px, ${y[0]}px)`;
       lasso.style.width = `${x[1] - x[0]}px`;
       lasso.style.height = `${y[1] - y[0]}px`;
-      const { columns, side, gap, pitch, total } = this.grid;
-      const cells = (ends, size, n) => ends.map((end) => Math.max(0, Math.min(n - 1, Math.floor(end / size))));
-      this.rectangle(cells(y, pitch, Math.ceil(total / columns)), cells(x, side + gap, columns));
+      const { columns, side, gap } = this.grid;
+      const column = (to) => Math.max(0, Math.min(columns - 1, Math.floor(to / (side + gap))));
+      this.rectangle(
+        y.map((to) => this.grid.rowAt(to)),
+        x.map(column),
+      );
     };
     const scroll = () => {
       if (!lasso.isConnected) return;

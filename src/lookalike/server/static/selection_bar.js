@@ -3,9 +3,10 @@ import { address, get, post } from "./api.js";
 import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
-import { attempt, confirm, dialog, note } from "./notify.js";
+import { attempt, confirm, dialog, form, note } from "./notify.js";
 import { go, link } from "./router.js";
 import { startSession } from "./start_session.js";
+import { noteUndo } from "./undo.js";
 
 const EXAMPLES = 100; // pictures that a session starts with, at most
 const ASKED = 50; // pictures whose predictions are the suggested classes
@@ -64,7 +65,6 @@ async function change(selection, verb, name, text) {
   selection.clear();
   forget();
   const words = `${text} ${answer.name}: ${many(answer.count, "picture")}.`;
-  const { noteUndo } = await import("./undo.js").catch(() => ({ noteUndo: note }));
   noteUndo(words, answer.action);
   dispatchEvent(new HashChangeEvent("hashchange"));
   return true;
@@ -96,13 +96,8 @@ async function label(selection, words) {
 /** A dialog that asks for the name of a class. */
 export function askName(heading, words, act, ...content) {
   const field = h("input", { type: "text", required: true, maxlength: 200, autocomplete: "off", list: "labels" });
-  const submit = (event) => {
-    event.preventDefault();
-    if (field.value.trim()) act(field.value.trim());
-  };
-  const send = h("p", { class: "actions" }, button(null, words, null, { type: "submit", class: "main" }));
   const name = h("label", {}, h("span", {}, "Class name"), field);
-  const box = dialog(heading, h("form", { onsubmit: submit }, content, name, send));
+  const box = form(heading, [content, name], words, async () => field.value.trim() ? act(field.value.trim()) : undefined);
   field.focus();
   return box;
 }
@@ -110,7 +105,7 @@ export function askName(heading, words, act, ...content) {
 function remove(selection) {
   const { ids, inClass } = selection;
   const act = () => change(selection, "remove", inClass, "Removed from");
-  confirm(`Remove from ${inClass}?`, `${many(ids.size, "picture")}. They stay in the collection.`, "Remove", act);
+  confirm(`Remove ${many(ids.size, "picture")} from ${inClass}?`, "They stay in the collection.", "Remove", act);
 }
 
 function learn(ids) {

@@ -2,17 +2,18 @@
 import { get, thumbnail } from "./api.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
-import { bar, body, filtered } from "./filters.js";
+import { bar, filter, filtered } from "./filters.js";
 import { many, seconds, title } from "./format.js";
 import { keys } from "./keyboard.js";
 import { markTile } from "./mark_tile.js";
-import { attempt, note, say } from "./notify.js";
+import { attempt, say } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { showReadOnly } from "./read_only_session.js";
 import { go, link } from "./router.js";
 import { gauge, history } from "./session_progress.js";
 import { SessionState } from "./session_state.js";
 import { MARKS } from "./tile.js";
+import { noteUndo } from "./undo.js";
 import { empty, lead, waiting } from "./view_parts.js";
 import { why } from "./why.js";
 
@@ -30,7 +31,7 @@ const LESS = 20; // pictures shown below the line
 export async function show({ arg: id, query }, signal) {
   const [session, about] = await Promise.all([get(`/sessions/${id}`, {}, signal), collection(signal)]);
   const mine = may("manage") || (may("judge") && session.author === about.me.name);
-  const state = new SessionState(session, body(query));
+  const state = new SessionState(session, filter(query));
   if (session.finished || !mine) return showReadOnly(state, mine, signal);
   return new SessionView(state, query, signal).element;
 }
@@ -51,7 +52,7 @@ class SessionView {
     this.gauge = h("div", { class: "gauge" });
     this.hints = h("div", { class: "words" });
     this.timer = h("p", { class: "quiet timer" });
-    this.story = h("details", { class: "story" }, h("summary", {}, "History"), h("div", {}));
+    this.story = h("details", { class: "story" }, h("summary", {}, "Answers so far"), h("div", {}));
     this.story.addEventListener("toggle", () => this.#showHistory());
     this.undoButton = button("undo", "Undo", () => this.undo());
     this.nextButton = button("next", "Next round", () => this.next(), { class: "main" });
@@ -68,6 +69,7 @@ class SessionView {
     keys(
       {
         u: () => this.undo(),
+        "Ctrl+z": () => this.undo(),
         Enter: () => this.next(),
         ArrowDown: () => this.questions.focus(),
         ArrowRight: () => this.questions.focus(),
@@ -208,8 +210,10 @@ class SessionView {
     const finished = await attempt(() => this.state.finish(name));
     if (!finished) return;
     forget();
-    note(`Added ${many(finished.labelled ?? this.state.found, "picture")} to the class ${finished.label ?? name}.`);
-    go(link("class", finished.label ?? name));
+    const text = `Added ${many(finished.labelled, "picture")} to the class ${finished.label}.`;
+    const to = link("class", finished.label);
+    noteUndo(text, finished.action, { from: link("session", this.state.session.id), to });
+    go(to);
   }
 
   why(item) {

@@ -1,10 +1,12 @@
 // Session progress: the number of pictures found, the estimated total, and the history of marks.
+import { foundCurve } from "./charts.js";
 import { thumbnail } from "./api.js";
 import { h, icon } from "./dom.js";
 import { count, many, moment, sureness } from "./format.js";
 import { MARKS } from "./tile.js";
 
 const MARK_BY_KIND = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
+const FOUND = { relevant: true, irrelevant: false }; // marks that say whether a picture matches
 
 const REACH = 1.4; // the band ends here, as a multiple of the likely number, even if the estimate is higher
 
@@ -46,7 +48,7 @@ export function gauge(place, state) {
   );
 }
 
-/** The log as a list, newest first, with one line per step. */
+/** The matches per mark as a curve, and the log as a list, newest first, with one line per step. */
 export function history(log, { session }) {
   const events = (log.events ?? log).filter((event) => event.kind !== "shown" && event.kind !== "show");
   const steps = [];
@@ -77,5 +79,11 @@ export function history(log, { session }) {
       ),
     );
   };
-  return h("ol", { class: "log", role: "list" }, steps.reverse().slice(0, 100).map(line));
+  const marks = events.filter(({ kind, round, undone }) => round > 0 && !undone && kind in FOUND);
+  return h(
+    "div",
+    {},
+    marks.length > 1 && foundCurve(marks.map(({ kind }) => FOUND[kind])),
+    h("ol", { class: "log", role: "list" }, steps.reverse().slice(0, 100).map(line)),
+  );
 }

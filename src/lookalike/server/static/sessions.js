@@ -47,10 +47,12 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
   const thumbnails = makeThumbnails(async () => (await get(`/sessions/${id}`, {}, signal)).relevant);
   const counts = `${many(rounds, "round")} · ${marks.relevant} yes, ${marks.irrelevant} no`;
   const answers = many(marks.relevant + marks.irrelevant + marks.skip, "answer");
+  const title = `the session ${name ?? "(untitled)"}`;
   const mine = may("manage") || (may("judge") && author === me.name);
-  const warning = `This deletes ${answers}. The pictures stay in the collection.`;
+  const origin = `${author}, ${moment(started)}`;
+  const warning = `${origin}. This cannot be undone. The pictures stay in the collection.`;
   const forget = () =>
-    confirm("Delete this session?", warning, "Delete", async () => {
+    confirm(`Delete ${title} with ${answers}?`, warning, "Delete", async () => {
       await remove(`/sessions/${id}`);
       note("Session deleted.");
       dispatchEvent(new HashChangeEvent("hashchange"));
@@ -65,8 +67,9 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
       thumbnails,
       h("b", {}, name ?? "Untitled"),
       h("span", { class: "quiet" }, counts),
-      h("span", { class: "quiet" }, `${author}, ${moment(started)}`),
+      h("span", { class: "quiet" }, origin),
+      h("span", { class: "unseen" }, id), // sessions can have the same name
     ),
-    !finished && mine && button("no", `Delete the session ${name ?? "(untitled)"}`, forget, { quiet: true }),
+    !finished && mine && button("no", `Delete ${title}, ${id}`, forget, { quiet: true }),
   );
 }

@@ -1,5 +1,6 @@
 // Starts a feedback session from examples or from a class.
 import { post } from "./api.js";
+import { keptFilters } from "./filters.js";
 import { attempt } from "./notify.js";
 import { go, link, NO_EXAMPLES } from "./router.js";
 
@@ -9,6 +10,6 @@ export async function startSession(what) {
     Object.entries(what).filter(([, value]) => value && (!Array.isArray(value) || value.length)),
   );
   const session = await attempt(() => post("/sessions", body));
-  if (session) go(link("session", session.id, NO_EXAMPLES));
+  if (session) go(link("session", session.id, { ...keptFilters(), ...NO_EXAMPLES }));
   return session;
 }

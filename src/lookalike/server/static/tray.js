@@ -3,6 +3,7 @@ import { portrait } from "./api.js";
 import { may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { examplesIn, format } from "./examples.js";
+import { keptFilters } from "./filters.js";
 import { many } from "./format.js";
 import { note, say } from "./notify.js";
 import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
@@ -109,13 +110,18 @@ function draw(tray, route) {
   );
   const search = h(
     "a",
-    { class: route.view === "search" ? "button" : "button main", href: link("search") },
+    {
+      class: route.view === "search" ? "button" : "button main",
+      href: link("search", "", keptFilters()),
+      "aria-label": "Search with your examples",
+    },
     icon("search"),
     h("span", {}, "Search"),
   );
   const learn =
     may("judge") &&
     button("session", "Start a session", () => learnFrom(examples), {
+      "aria-label": "Start a session with your examples",
       disabled: !positive.length && !words.length,
       class: route.view === "search" ? "main" : null,
     });

@@ -1,4 +1,5 @@
 // Search with a picture that is dropped anywhere on the page, pasted, or picked. It is uploaded, but not added.
+import { keptFilters } from "./filters.js";
 import { send } from "./api.js";
 import { button, h } from "./dom.js";
 import { format } from "./examples.js";
@@ -32,7 +33,7 @@ export async function searchWith(files) {
     const examples = sent.map(({ upload, item }) => format(item ? { id: item } : { upload }));
     const { view, query } = read();
     const kept = (name) => (view === "search" ? query.getAll(name) : []);
-    go(link("search", "", { with: [...new Set([...kept("with"), ...examples])], words: kept("words") }));
+    go(link("search", "", { ...keptFilters(), with: [...new Set([...kept("with"), ...examples])], words: kept("words") }));
   });
   clearTimeout(late);
   cover.remove();

@@ -1,0 +1,108 @@
+// The command palette on Ctrl+K: go to a view, class, session or folder, run an action, or search for what was typed.
+import { get, post } from "./api.js";
+import { collection, may } from "./collection.js";
+import { h } from "./dom.js";
+import { parseWords } from "./examples.js";
+import { many } from "./format.js";
+import { showKeys } from "./keyboard.js";
+import { attempt, dialog } from "./notify.js";
+import { go, link } from "./router.js";
+import { switchTheme } from "./theme_switch.js";
+
+const SHOWN = 30; // entries
+const NAME = "Go to"; // of the dialog and its field
+
+const JOBS = [
+  ["Check for changes", "refresh", "manage"],
+  ["Suggest classes", "classify", "judge"],
+  ["Evaluate the classes", "evaluate", "judge"],
+];
+
+/** Entries of the lists that cannot be loaded are left out. */
+const load = (path) => get(path).catch(() => []);
+
+/** All entries: {kind, name, note, run}. */
+async function entries(places) {
+  const [classes, sessions, { folders = [] }] = await Promise.all(["/classes", "/sessions", "/folders"].map(load));
+  await collection(); // for the role
+  const to = (kind, name, hash, note = "") => ({ kind, name, note, run: () => go(hash) });
+  const job = ([name, kind]) => ({
+    kind: "Action",
+    name,
+    note: "",
+    run: () => attempt(async () => (await post("/jobs", { kind }), go(link("jobs")))),
+  });
+  return [
+    ...places.map(([view, name]) => to("View", name, link(view))),
+    ...classes.map(({ name, pictures }) => to("Class", name, link("class", name), many(pictures, "picture"))),
+    ...sessions.map(({ id, name, label }) => to("Session", label ?? name ?? "Untitled session", link("session", id))),
+    ...folders.map(({ path, name, n }) => to("Folder", name, link("pictures", "", { folder: path }), many(n, "picture"))),
+    ...JOBS.filter(([, , role]) => may(role)).map(job),
+    { kind: "Action", name: "Switch between light and dark", note: "", run: switchTheme },
+    { kind: "Action", name: "Show keyboard shortcuts", note: "", run: showKeys },
+  ];
+}
+
+/** The entries that contain every typed word, those whose name starts with the text first; then a search for it. */
+function matching(all, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = all.filter(({ kind, name }) => words.every((word) => `${kind} ${name}`.toLowerCase().includes(word)));
+  const starts = ({ name }) => name.toLowerCase().startsWith(words.join(" "));
+  found.sort((a, b) => starts(b) - starts(a));
+  const search = { kind: "Search", name: `“${text}”`, note: "", run: () => go(link("search", "", parseWords(text))) };
+  return [...found.slice(0, SHOWN), ...(words.length ? [search] : [])];
+}
+
+/** Open the palette; `places` are pairs of a view and its name. */
+export async function openPalette(places) {
+  if (document.querySelector("dialog[open]")) return;
+  let [all, shown, active] = [[], [], 0];
+  const list = h("ul", { id: "palette", role: "listbox", "aria-label": "Matches" });
+  const field = h("input", {
+    type: "text",
+    role: "combobox",
+    "aria-label": NAME,
+    "aria-controls": "palette",
+    "aria-expanded": "true",
+    "aria-autocomplete": "list",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "A view, class, session, folder or action",
+  });
+  const run = ({ run: act }) => {
+    box.close();
+    act();
+  };
+  const activate = (index) => {
+    active = index;
+    for (const [at, option] of [...list.children].entries()) option.setAttribute("aria-selected", at === index);
+    field.setAttribute("aria-activedescendant", shown.length ? `entry-${index}` : "");
+    list.children[index]?.scrollIntoView({ block: "nearest" });
+  };
+  const option = (entry, index) =>
+    h(
+      "li",
+      { id: `entry-${index}`, role: "option", onclick: () => run(entry) },
+      h("span", { class: "quiet" }, entry.kind),
+      h("b", {}, entry.name),
+      h("span", { class: "quiet" }, entry.note),
+    );
+  const draw = () => {
+    shown = matching(all, field.value.trim());
+    list.replaceChildren(...shown.map(option));
+    activate(0);
+  };
+  field.addEventListener("input", draw);
+  field.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && shown.length) activate((active + step + shown.length) % shown.length);
+    else if (event.key === "Enter" && shown[active]) run(shown[active]);
+    else return;
+    event.preventDefault();
+  });
+  const box = dialog(NAME, field, list);
+  box.classList.add("palette");
+  field.focus();
+  all = await entries(places);
+  draw();
+}
