@@ -35,6 +35,7 @@ from lookalike.collection.fitting import (
 )
 from lookalike.collection.history import record_removal, removed_paths, restore_pictures
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
+from lookalike.collection.locating import locate_matches
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.other_files import forget_other_files, stored_totals
@@ -42,7 +43,7 @@ from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
 from lookalike.collection.saved_searches import SavedSearches
-from lookalike.collection.searching import Push, Result, Results, cut_off, explain, find_pooled, locate_matches, search
+from lookalike.collection.searching import Push, Result, Results, cut_off, explain, find_pooled, make_query, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.split import SHARES, Split, Together, split_pictures, write_split
@@ -60,7 +61,7 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.sessions import Summary
 from lookalike.store.sharing import ShareReport, share, unshare
-from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
+from lookalike.types import Box, Ids, Progress, Query, Vectors, format_id, silent
 
 
 class Collection:
@@ -471,8 +472,27 @@ class Collection:
         results, query = self._store.read_consistently(read)
         results = cut_off(results, within, likely)
         if where:
-            results[:] = locate_matches(self._spaces.find(space), results, query, progress or silent)
+            ids = [result.id for result in results]
+            boxes = locate_matches(self._spaces.find(space), ids, query, progress or silent)
+            results[:] = [replace(result, box=boxes[result.id]) for result in results]
         return results
+
+    def locate(
+        self,
+        items: Sequence[int],
+        examples: Example | Sequence[Example],
+        *,
+        without: Example | Sequence[Example] = (),
+        space: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[int, Box | None]:
+        """The part of each of these items that matches the examples, as `search` with `where` returns it.
+
+        The pictures are read and their features extracted again. The box is None if a picture cannot be read.
+        """
+        chosen = self._spaces.find(space)
+        query = self._store.read_consistently(lambda: make_query(chosen, as_list(examples), as_list(without)))
+        return locate_matches(chosen, items, query, progress or silent)
 
     def understand(self, words: str) -> list[Meaning]:
         """What a search by words understands by each word: kinds of pictures, labels, names of folders and files."""

@@ -20,6 +20,8 @@ MAX_SELECTED = 100_000
 """Maximum number of pictures in a selection. Their ids fit into the largest body of a request."""
 MAX_WILDCARDS = 4
 """Maximum number of stars in a path pattern. The time for a match grows exponentially with their number."""
+MAX_LOCATED = 50
+"""Pictures per request whose matching parts are found, which takes about 0.1 s of CPU time per picture."""
 FAST_EXAMPLES = 4
 """Maximum number of examples without stored vectors in the lane "search": their features must be extracted first."""
 
@@ -324,6 +326,28 @@ class SearchIn(SearchQueryIn):
         """Whether features of many pictures must be extracted, or many searches done, first."""
         new = [one for one in (*self.examples, *self.without) if one.upload is not None or one.box is not None]
         return self.where or self.likely is not None or len(new) > FAST_EXAMPLES
+
+
+class LocateIn(RequestModel):
+    """The examples and the space of a search, and some of its results."""
+
+    examples: SomeExamples
+    without: Examples = []
+    space: Name | None = None
+    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_LOCATED)]
+
+
+class LocatedOut(TypedDict):
+    """The matching part of a picture."""
+
+    item: str
+    box: Annotated[list[float] | None, Field(description="Null if the picture cannot be read.")]
+
+
+class LocateOut(TypedDict):
+    """The matching parts, in the order of the request."""
+
+    boxes: list[LocatedOut]
 
 
 class ResultOut(TypedDict):
