@@ -93,7 +93,7 @@ def test_undoing_a_merge_separates_the_classes_again(judgements: Judgements) -> 
         judgements.predictions.reject(label, [5], author="anna")
     before = rows(judgements)
     judgements.classes.merge(["cat", "dog"], "dog", author="anna")
-    assert judgements.actions.all()[0].text == "Merged cat into dog, which had 3 pictures then"
+    assert judgements.actions.all()[0].text == "Merged cat into dog, 3 pictures in total"
     assert_undone(judgements, before)
 
 
@@ -106,7 +106,7 @@ def test_undoing_the_end_of_a_session_reopens_it(judgements: Judgements) -> None
     assert judgements.sessions.get(session).finished_at is None
 
 
-def test_a_change_of_nothing_is_not_an_action(judgements: Judgements) -> None:
+def test_a_call_that_changes_nothing_is_not_an_action(judgements: Judgements) -> None:
     n = len(judgements.actions)
     assert judgements.classes.add("cat", [1, 2], author="anna").action is None
     assert judgements.remove_labels([(99, "cat")], author="anna").action is None
@@ -115,13 +115,13 @@ def test_a_change_of_nothing_is_not_an_action(judgements: Judgements) -> None:
     assert len(judgements.actions) == n
 
 
-def test_an_action_is_not_undone_if_what_it_changed_has_changed_since(judgements: Judgements) -> None:
+def test_an_action_is_not_undone_if_a_later_action_changed_the_same_data(judgements: Judgements) -> None:
     added = judgements.classes.add("cat", [6, 7], author="anna").action
     removed = judgements.remove_labels([(6, "cat")], author="ben").action
     assert added is not None
     assert removed is not None
     before = rows(judgements)
-    with pytest.raises(InputError, match=rf"by action {removed} \(Removed 1 picture from cat\). Undo that one first"):
+    with pytest.raises(InputError, match=rf"action {removed} \(Removed 1 picture from cat\) changed the same data. Undo that one"):
         judgements.actions.undo(added, author="anna")
     assert rows(judgements) == before
     judgements.actions.undo(removed, author="anna")
@@ -138,7 +138,7 @@ def test_a_renamed_class_with_new_pictures_keeps_its_name(judgements: Judgements
     added = judgements.classes.add("dog", [9], author="anna").action
     assert renamed is not None
     assert added is not None
-    with pytest.raises(InputError, match=rf"by action {added} \(Added 1 picture to dog\)"):
+    with pytest.raises(InputError, match=rf"action {added} \(Added 1 picture to dog\)"):
         judgements.actions.undo(renamed, author="anna")
     judgements.actions.undo(added, author="anna")
     judgements.actions.undo(renamed, author="anna")

@@ -2,7 +2,7 @@
 
     LookalikeError
     ├── InputError              invalid argument (also a ValueError)
-    │   ├── ConflictError       action that cannot be undone, because what it changed has changed since
+    │   ├── ConflictError       action that cannot be undone, for example because of a later change
     │   ├── NoDirectionError    hyperplane without a direction
     │   ├── NoItemError         id or name of a picture that does not exist
     │   ├── SpecError           spec string that does not parse or has an unknown option
@@ -41,7 +41,7 @@ class InputError(LookalikeError, ValueError):
 
 
 class ConflictError(InputError):
-    """An action that cannot be undone, because what it changed has changed since, or it was already undone."""
+    """An action that cannot be undone, because the same data has changed since, or because it was already undone."""
 
 
 class NoDirectionError(InputError):

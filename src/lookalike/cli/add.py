@@ -13,10 +13,10 @@ from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Filter
-    from lookalike import collection as names
+    from lookalike import collection as library
     from lookalike.collection import Report
 else:
-    names = Lazy("lookalike.collection")
+    library = Lazy("lookalike.collection")
 
 Ocr = Annotated[bool, typer.Option("--ocr", help="Also read the text in pictures, for words. About 1 s per picture.")]
 
@@ -165,7 +165,7 @@ def _print_report(report: "Report", json: bool) -> int:
         for path, reason in report.skipped.items():
             print_line(f"skipped: {path}: {reason}")
         if report.other_types:
-            print_line(names.describe_types(report.other_types))
+            print_line(library.describe_types(report.other_types))
         if n := len(report.known_skipped):
             print_line(complete_commands(f"{many(n, 'file')} skipped as before. Run: lookalike stats --skipped"))
         for note in report.notes:

@@ -30,16 +30,16 @@ def history(
         print_json([dataclasses.asdict(action) | {"text": action.text} for action in found])
         return 0
     if not found:
-        print_note("Nothing was changed yet.")
+        print_note("No changes yet.")
         return 0
     rows = []
     for action in found:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(action.at))
         state = f"undone by {action.undone_by}" if action.undone_by else action.reason or "can be undone"
         rows.append([str(action.id), at, action.author, action.text, state])
-    print_table(["action", "time", "author", "change", ""], rows)
+    print_table(["action", "time", "author", "change", "undo"], rows)
     if len(found) < total:
-        print_note(f"{total - len(found):,} older ones. To list them: lookalike history -k {total}")
+        print_note(f"{total - len(found):,} older actions. To list them: lookalike history -k {total}")
     return 0
 
 
@@ -57,8 +57,8 @@ def undo(
 ) -> int:
     """Undo a change to labels, classes or duplicates, or bring removed pictures back.
 
-    Without ACTION, undo the last change that is not undone yet. To redo a change, undo its undo. An action is not
-    undone if what it changed has changed since; undo the later action first.
+    Without ACTION, undo the last change that is not undone yet. To redo a change, undo its undo. If a later action changed
+    the same data, undo that one first.
 
     \b
     Examples:

@@ -18,10 +18,10 @@ from lookalike.cluster import connected
 from lookalike.errors import InputError
 
 if TYPE_CHECKING:
-    from lookalike import collection as names
+    from lookalike import collection as library
     from lookalike import types
 else:
-    types, names = Lazy("lookalike.types"), Lazy("lookalike.collection")
+    types, library = Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 COLLECTION = "./.lookalike"
 _cluster: list[str] = []  # the address of the cluster, if one was given
@@ -206,14 +206,14 @@ def split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tup
     for text in given:
         if os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
             pictures.append(text)
-        elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in names.SUFFIXES:
+        elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in library.SUFFIXES:
             raise InputError(f"{text} does not exist. To search for these words, give them with --words.")
         else:
             words.append(text)
     return pictures, words
 
 
-def print_meanings(meanings: Sequence["names.Meaning"]) -> None:
+def print_meanings(meanings: Sequence["library.Meaning"]) -> None:
     """Print what a search understood by words."""
     for meaning in meanings:
         print_note(meaning.summary)

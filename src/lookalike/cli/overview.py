@@ -23,9 +23,9 @@ from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
     from lookalike import Filter, show, types
-    from lookalike import collection as names
+    from lookalike import collection as library
 else:
-    show, types, names = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
+    show, types, library = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 MOST_VALUES = 5
 """Values of a facet that are shown by default."""
@@ -159,7 +159,7 @@ def stats(
     pictures = f"{many(found['items'], 'picture')} at {many(found['paths'], 'path')}"
     print_line(f"{pictures}, {many(found['skipped'], 'file')} skipped")
     if found["other_types"]:
-        print_line(names.describe_types(found["other_types"]))
+        print_line(library.describe_types(found["other_types"]))
     labels = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
     print_line(f"{labels}, {many(found['predictions'], 'prediction')}")
     for file in found["quarantined"]:
@@ -208,7 +208,7 @@ def _print_skipped(where: Where, json: bool) -> int:
         return 0
     for path, reason in skipped.items():
         print_line(f"{show_path(path)}: {reason}")
-    print_line(names.describe_types(other_types) or f"{many(len(skipped), 'file')} skipped.")
+    print_line(library.describe_types(other_types) or f"{many(len(skipped), 'file')} skipped.")
     return 0
 
 

@@ -13,10 +13,10 @@ from lookalike.errors import InputError
 from lookalike.text import many
 
 if TYPE_CHECKING:
-    from lookalike import collection as names
+    from lookalike import collection as library
     from lookalike.collection import SavedSearch
 else:
-    names = Lazy("lookalike.collection")
+    library = Lazy("lookalike.collection")
 
 app = typer.Typer(name="saved", rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a saved search.")]
@@ -80,7 +80,7 @@ def run(
         fresh = set(found.new)
         if new:
             chosen = (one for one in results if one.id in fresh)
-            results = names.Results(chosen, results.understood, estimated_from=results.estimated_from)
+            results = library.Results(chosen, results.understood, estimated_from=results.estimated_from)
         missing = export_results(collection, results, export, progress)
         if seen:
             collection.saved_searches.look(found.search.id, found.newest)

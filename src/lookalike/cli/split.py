@@ -13,9 +13,9 @@ from lookalike.text import many
 
 if TYPE_CHECKING:
     from lookalike import Filter, types
-    from lookalike import collection as names
+    from lookalike import collection as library
 else:
-    types, names = Lazy("lookalike.types"), Lazy("lookalike.collection")
+    types, library = Lazy("lookalike.types"), Lazy("lookalike.collection")
 
 
 @filtered
@@ -83,8 +83,8 @@ def split(
         rest = {"groups": found.groups, "warnings": found.warnings, "missing": missing}
         print_json({"parts": parts, "classes": found.classes} | rest)
         return int(bool(missing))
-    rows = [[name, *(f"{n[part]:,}" for part in names.PARTS)] for name, n in found.classes.items()]
-    print_table(["class", *names.PARTS], [*rows, ["all", *(f"{n:,}" for n in counts.values())]])
+    rows = [[name, *(f"{n[part]:,}" for part in library.PARTS)] for name, n in found.classes.items()]
+    print_table(["class", *library.PARTS], [*rows, ["all", *(f"{n:,}" for n in counts.values())]])
     if found.groups:
         print_note(f"Kept together: {many(found.groups, 'group')} of duplicates.")
     for warning in found.warnings:

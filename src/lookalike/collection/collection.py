@@ -243,8 +243,8 @@ class Collection:
                 ids.update(select(self._store, filter).tolist())
 
             sources = sorted({absolute(str(name)) for name in which} & set(self._store.items.sources()))
-            doomed = ids | set(self._store.items.only_at(paths))
-            action = record_removal(self._store, doomed, sources, author or login()) if doomed else None
+            affected = ids | set(self._store.items.only_at(paths))
+            action = record_removal(self._store, affected, sources, author or login()) if affected else None
 
             def drop() -> int:
                 with self._store.transaction():
@@ -292,7 +292,7 @@ class Collection:
         """Undo an action, by default the last one that is not undone; return its number of changes.
 
         The attribute `action` of the result is the new action, which can be undone, too. Raises ConflictError, and
-        changes nothing, if what the action changed has changed since: undo the later action first.
+        changes nothing, if a later action changed the same data: undo that one first.
 
         Removed pictures come back with their vectors or, if these were dropped to free disk space, by reading their
         files again. Pictures with neither are left out, so the result can be lower than the number of removed pictures.

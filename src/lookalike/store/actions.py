@@ -1,8 +1,8 @@
-"""Actions: the changes of users to labels, classes, duplicates and pictures, with what is needed to undo them.
+"""Actions: the changes of users to labels, classes, duplicates and pictures, with the data needed to undo them.
 
 `recording` starts an action in the transaction that makes the change. Meanwhile, database triggers (see `schema`) copy
 each changed row to `action_rows`, before and after the change. To undo an action, `Actions.undo` writes the old rows
-back, but only if the rows still are as the action left them.
+back, but only if the rows have not changed since the action.
 
 The pictures of a removal are in the catalogue, which is another database. `Actions.record_removal` stores a copy of
 their rows before they are removed.
@@ -23,7 +23,7 @@ from lookalike.store.schema import DAMAGED_VIEW, RECORDED
 from lookalike.text import many
 
 KEEP_S = 30 * 86_400.0
-"""Age from which `compact` drops what is needed to undo an action. The action stays in the history."""
+"""Age from which `compact` drops the data needed to undo an action. The action stays in the history."""
 
 MAX_REMOVED = 100_000
 """Maximum number of pictures of a removal that can be undone."""
@@ -40,7 +40,7 @@ _TEXTS: dict[str, Callable[["Action"], str]] = {
     "confirm": lambda a: f"Confirmed {a.label} for {a.pictures}",
     "reject": lambda a: f"Rejected {a.label} for {a.pictures}",
     "rename": lambda a: f"Renamed the class {a.label} to {a.target}",
-    "merge": lambda a: f"Merged {a.label} into {a.target}, which had {a.pictures} then",
+    "merge": lambda a: f"Merged {a.label} into {a.target}, {a.pictures} in total",
     "split": lambda a: f"Moved {a.pictures} from {a.label} to {a.target}",
     "delete": lambda a: f"Deleted the class {a.label} with {a.pictures}",
     "finish": lambda a: f"Finished a session: added {a.pictures} to {a.label}",
@@ -52,7 +52,7 @@ _TEXTS: dict[str, Callable[["Action"], str]] = {
 
 
 class Changed(int):
-    """A number of changes, and the action that recorded them; None if there is nothing to undo."""
+    """A number of changes. `action` is the action that recorded them, or None if there is nothing to undo."""
 
     action: int | None
 
@@ -101,7 +101,7 @@ class Action:
 
     @property
     def reason(self) -> str | None:
-        """Why the action can no longer be undone; None if it can be, unless what it changed has changed since."""
+        """Why the action can no longer be undone; None if it can be, unless the same data has changed since."""
         if self.can_undo:
             return None
         if self.undone_by is not None:
@@ -112,7 +112,7 @@ class Action:
             return "To remove the pictures again, use: lookalike remove"
         if self.kind == "remove" and self.count > MAX_REMOVED:
             return f"Removals of more than {MAX_REMOVED:,} pictures cannot be undone. Add their folder again."
-        return f"It is older than {KEEP_S / 86_400:.0f} days, and `lookalike compact` dropped what is needed."
+        return f"It is older than {KEEP_S / 86_400:.0f} days, and `lookalike compact` dropped the data needed."
 
 
 class Recorder:
@@ -185,7 +185,7 @@ class Actions:
     def undo(self, number: int, *, author: str) -> Changed:
         """Undo an action, or undo its undo; return the number of rows that changed and the action that did it.
 
-        Raises ConflictError, and changes nothing, if a row that it changed has changed since. Removals are undone by
+        Raises ConflictError, and changes nothing, if one of its rows has changed since. Removals are undone by
         other means; see `restored`.
         """
         with self._db.transaction() as db:
@@ -228,7 +228,7 @@ class Actions:
         return Changed(count, undo)
 
     def compact(self) -> None:
-        """Drop what is needed to undo actions older than KEEP_S."""
+        """Drop the data needed to undo actions older than KEEP_S."""
         old = "SELECT id FROM actions WHERE at < ?"
         with self._db.transaction() as db:
             db.execute(f"DELETE FROM action_rows WHERE action IN ({old})", [time.time() - KEEP_S])
@@ -299,7 +299,7 @@ def _check_can_undo(db: sqlite3.Connection, action: Action) -> None:
 
 
 def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
-    """Raise InputError if a row that an action changed is no longer as the action left it."""
+    """Raise ConflictError if a row that an action changed has changed since."""
     later: int | None = None
     conflict = False
     for table, (columns, keys, _) in RECORDED.items():
@@ -337,10 +337,10 @@ def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
         later = db.execute(find, {"id": action.id}).fetchone()[0]
         conflict = later is not None
     if conflict:
-        start = f"Cannot undo action {action.id} ({action.text}), because what it changed has changed since"
+        start = f"Cannot undo action {action.id} ({action.text}), because "
         if later is None:
-            raise ConflictError(f"{start}. Nothing was undone.")
-        raise ConflictError(f"{start}, by action {later} ({_get(db, later).text}). Undo that one first.")
+            raise ConflictError(f"{start}the same data has changed since. Nothing was undone.")
+        raise ConflictError(f"{start}action {later} ({_get(db, later).text}) changed the same data. Undo that one first.")
 
 
 def _write_back(db: sqlite3.Connection, number: int) -> int:

@@ -22,7 +22,7 @@ from lookalike.types import Exif, Ids
 BATCH = 500
 """Maximum number of rows per query."""
 
-MAX_GLOB = 4_096
+MAX_LENGTH = 4_096
 """Maximum number of characters of a text in a filter."""
 
 EXIF = [field.name for field in fields(Exif)]
@@ -119,8 +119,8 @@ class Filter:
             _parse_cell(self.place)
         for name in ("path", "folder", "label", "suggested", "camera", "lens", "file_format"):
             value = getattr(self, name)
-            if value is not None and not 0 < len(value) <= MAX_GLOB:
-                raise InputError(f"{name} must have 1 to {MAX_GLOB} characters. Got {len(value)}.")
+            if value is not None and not 0 < len(value) <= MAX_LENGTH:
+                raise InputError(f"{name} must have 1 to {MAX_LENGTH} characters. Got {len(value)}.")
         for low, high in (("since", "until"), ("min_side", "max_side"), ("min_bytes", "max_bytes")):
             for name in (low, high):
                 value = getattr(self, name)

@@ -154,7 +154,7 @@ class Judgements:
             return action.finish(new)
 
     def compact(self) -> None:
-        """Remove the log of changes to labels and what is needed to undo old actions, and free their disk space."""
+        """Remove the log of changes to labels and the data needed to undo old actions, and free their disk space."""
         self.classes.forget_changes()
         self.actions.compact()
         self.database.vacuum()

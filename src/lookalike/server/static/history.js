@@ -18,7 +18,7 @@ export async function show({ query }, signal) {
     lead("History", total ? `${many(total, "change")} to labels, classes, duplicates and pictures, newest first.` : null),
     actions.length
       ? h("ol", { class: "history", role: "list" }, actions.map(row))
-      : empty(total ? "There are no changes this old." : "Nothing was changed yet."),
+      : empty(total ? "There are no older changes." : "No changes yet."),
     h(
       "nav",
       { class: "actions", "aria-label": "Pages" },

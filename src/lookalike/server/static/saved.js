@@ -97,7 +97,7 @@ function header(search, text, tools = []) {
     go(link("sessions"));
     return true;
   };
-  const ask = () => confirm(`Delete the saved search ${name}?`, "The pictures stay in the collection.", "Delete", erase);
+  const ask = () => confirm(`Delete the saved search ${name}?`, "This cannot be undone. The pictures stay in the collection.", "Delete", erase);
   const own = search.mine && [
     button(null, "Rename", () => askName("Rename the saved search", "Rename", name, change)),
     button("no", "Delete", ask),
