@@ -96,14 +96,14 @@ def test_new_results_are_those_that_were_added_since_the_last_look(own, pictures
     assert 0 < len(run.new) == own.saved_searches.count_new("fish") < 6
     altered(folder, pictures, "fish", 3)
     own.refresh()
-    own.saved_searches.look("fish", until=run.newest)  # the last picture was added after this run
+    own.saved_searches.mark_seen("fish", until=run.newest)  # the last picture was added after this run
     later = own.saved_searches.run("fish")
     assert set(later.new).isdisjoint(run.new)
     assert len(later.new) == 1
-    own.saved_searches.look("fish")
+    own.saved_searches.mark_seen("fish")
     assert own.saved_searches.count_new("fish") == 0
     assert own.saved_searches.get("fish").seen_at > run.search.seen_at
-    own.saved_searches.look("fish", until=1e18)  # a client cannot hide later pictures
+    own.saved_searches.mark_seen("fish", until=1e18)  # a client cannot hide later pictures
     own.remove(str(folder))
     own.add(folder)
     assert own.saved_searches.count_new("fish") > 0
@@ -154,7 +154,7 @@ def test_searches_are_listed_renamed_and_removed(own):
     searches.remove("shore")
     with pytest.raises(UnknownNameError, match="No saved search named 'shore'"):
         searches.get("shore")
-    for call in (searches.run, searches.look, searches.remove, searches.count_new):
+    for call in (searches.run, searches.mark_seen, searches.remove, searches.count_new):
         with pytest.raises(UnknownNameError):
             call("\ud800")
 

@@ -24,7 +24,7 @@ def make(folder: Path) -> None:
     with closing(judgements):
         judgements.saved_searches.add("empty", {}, newest=0.0, author="anna")
         saved = judgements.saved_searches.add(NAME, QUERY, newest=1.5, author=NAME)
-        judgements.saved_searches.look(saved, 1e9)
+        judgements.saved_searches.mark_seen(saved, 1e9)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def run(
             results = library.Results(chosen, results.understood, estimated_from=results.estimated_from)
         missing = export_results(collection, results, export, progress)
         if seen:
-            collection.saved_searches.look(found.search.id, found.newest)
+            collection.saved_searches.mark_seen(found.search.id, found.newest)
     for note in found.notes:
         print_note(note)
     if not json:

@@ -100,7 +100,7 @@ class SavedRun:
     search: SavedSearch
     results: Results
     new: list[int]  # the results that are new, best first
-    newest: float  # the time up to which added pictures were searched, for `SavedSearches.look`
+    newest: float  # the time up to which added pictures were searched, for `SavedSearches.mark_seen`
     notes: list[str]  # about examples that were left out
 
 
@@ -203,10 +203,10 @@ class SavedSearches:
         """The number of new results. Without new pictures in the collection, nothing is searched."""
         return len(self.run(id).new) if self._store.items.last_added() > self.get(id).newest else 0
 
-    def look(self, id: str, until: float | None = None) -> None:
-        """Record that the user has seen the results of a run whose `newest` is `until`; by default, all results."""
+    def mark_seen(self, id: str, until: float | None = None) -> None:
+        """Mark the results of a run whose `newest` is `until` as seen; by default, all results."""
         newest = self._store.items.last_added()
-        self._rows.look(self._rows.get(id).id, newest if until is None else min(until, newest))
+        self._rows.mark_seen(self._rows.get(id).id, newest if until is None else min(until, newest))
 
     def rename(self, id: str, name: str) -> SavedSearch:
         """Rename a saved search; its id stays."""

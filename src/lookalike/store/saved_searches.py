@@ -1,4 +1,4 @@
-"""Saved searches: a name, a query as JSON, and up to when the user has seen its results."""
+"""Saved searches: a name, a query as JSON, and the time until which its results are marked as seen."""
 
 import json
 import secrets
@@ -81,8 +81,8 @@ class StoredSearches:
             _check_free(db, _name(name), other_than=search)
             db.execute(f"UPDATE saved_searches SET name = {TEXT} WHERE id = ?", [_name(name), search])
 
-    def look(self, search: str, newest: float) -> None:
-        """Record that the user has seen the results, with all pictures that were added until `newest`."""
+    def mark_seen(self, search: str, newest: float) -> None:
+        """Mark the results as seen, with all pictures that were added until `newest`."""
         update = "UPDATE saved_searches SET seen_at = ?, newest = max(newest, ?) WHERE id = ?"
         with self._db.transaction() as db:
             db.execute(update, [time.time(), newest, search])

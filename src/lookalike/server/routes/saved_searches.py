@@ -108,12 +108,12 @@ async def mark_seen(request: Request, id: SavedPath, asked: SeenIn) -> Response:
     """Mark results as seen: they are not new any more."""
     service, person = service_of(request), person_of(request)
 
-    def look(_: object) -> SavedOut:
+    def mark(_: object) -> SavedOut:
         search = _find_own(service, id, person)
-        service.collection.saved_searches.look(search.id, asked.until)
+        service.collection.saved_searches.mark_seen(search.id, asked.until)
         return _json(service, _find(service, id), person)
 
-    return json_response(await service.lanes.run(request, look))
+    return json_response(await service.lanes.run(request, mark))
 
 
 @router.post("/{id}/rename", response_model=SavedOut, dependencies=JUDGE)
