@@ -60,7 +60,7 @@ def test_a_saved_search_shows_what_is_new_at_a_lasting_address(site, folder):
     expect(page.locator(".grid .sure")).to_have_count(2)
     shoot(page, "saved-light")
     check(page)
-    page.get_by_label("Only the 2 new").check()
+    page.get_by_label("Only new results (2)").check()
     expect(page.locator(".grid .cell")).to_have_count(2)
     go(page, "sessions")
     expect(page.locator(".cards .fresh")).to_have_text("2 new")

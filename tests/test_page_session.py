@@ -109,8 +109,8 @@ def test_an_opened_session_repeats_its_questions_and_shows_its_examples(site, ad
     asked = "() => [...document.querySelectorAll('.judge [data-focus]')].map((one) => one.dataset.id)"
     page = site.visit(f"session/{session}")
     expect(page.locator(".judge .tile")).to_have_count(9)
-    expect(page.locator(".began li.yes img")).to_have_attribute("alt", "Positive example: fish-000.jpg")
-    expect(page.locator(".began li.no img")).to_have_attribute("alt", "Negative example: house-000.jpg")
+    expect(page.locator(".started-from li.yes img")).to_have_attribute("alt", "Positive example: fish-000.jpg")
+    expect(page.locator(".started-from li.no img")).to_have_attribute("alt", "Negative example: house-000.jpg")
     questions = page.evaluate(asked)
     page.locator(".judge .answers .no").nth(2).click()
     expect(page.locator('.judge [data-mark="no"]')).to_have_count(1)

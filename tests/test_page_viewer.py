@@ -166,7 +166,7 @@ def test_the_viewer_zooms_shows_details_and_returns_the_focus(site, address):
     expect(viewer).to_have_count(0)
     expect(start).to_be_focused()
     page.locator(".grid [data-index='2']").hover()
-    page.locator(".grid [data-index='2'] .look").click()
+    page.locator(".grid [data-index='2'] .full-screen").click()
     expect(viewer).to_contain_text("house-002.jpg3 of 3")
     expect(viewer.get_by_role("button", name="Next picture")).to_be_hidden()
 

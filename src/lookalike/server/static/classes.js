@@ -6,8 +6,8 @@ import { collection, forget, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
 import { count, many } from "./format.js";
+import { askName } from "./notify.js";
 import { go, link } from "./router.js";
-import { askName } from "./selection_bar.js";
 import { noteUndo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
 
@@ -62,5 +62,5 @@ function create() {
     noteUndo(made.action ? `Created the class ${made.name}.` : `The class ${made.name} exists already.`, made.action, { from: link("classes"), to });
     go(to); // closes the dialog
   };
-  return button("plus", "New class", () => askName("New class", "Create", add));
+  return button("plus", "New class", () => askName("New class", "Create", add, { label: "Class name", list: "labels" }));
 }

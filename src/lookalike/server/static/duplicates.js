@@ -98,7 +98,7 @@ class Marked {
     this.element = h("div", { class: "take-out", hidden: true }, this.summary, this.act);
   }
 
-  /** Select these pictures, also those that are not shown, instead of all others or of those `among` some. */
+  /** Select these pictures, including those that are not shown, instead of all others or of those `among` some. */
   select(ids, among = null) {
     for (const id of among ?? [...this.ids]) this.ids.delete(id);
     for (const id of ids) this.ids.add(id);

@@ -1,4 +1,4 @@
-// The facets: the number of pictures of each year, camera, place …, as links that filter; dates; folders.
+// The panel of the facets: links that filter by year, camera, place and so on, with numbers of pictures; folders; dates.
 import { get } from "./api.js";
 import { button, h, icon } from "./dom.js";
 import { filter, FILTERS, valueWords } from "./filters.js";

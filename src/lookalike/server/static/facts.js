@@ -11,6 +11,7 @@ function settings({ exposure_s: time, aperture, iso, focal_length_mm: length }) 
   return parts.filter(Boolean).join(", ");
 }
 
+/** The list of the facts that are known. */
 export function facts(item) {
   const exif = item.exif ?? {};
   const rows = [

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { many } from "./format.js";
 import { Selection } from "./selection.js";
-import { lookButton } from "./tile.js";
+import { viewerButton } from "./tile.js";
 import { tileSize } from "./tile_size.js";
 
 const PAGE = 200; // items per request
@@ -191,9 +191,9 @@ export class Grid {
     return block.top + block.head + (row - block.row) * this.pitch;
   }
 
-  /** Show a picture on the full screen. */
-  async look(index) {
-    (await import("./viewer.js")).look(this.list, index);
+  /** Show a picture in full screen. */
+  async view(index) {
+    (await import("./viewer.js")).openViewer(this.list, index);
   }
 
   #measure() {
@@ -287,8 +287,8 @@ export class Grid {
   }
 
   #fill(cell, item, index) {
-    const look = lookButton(() => this.look(index));
-    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item), look);
+    const full = viewerButton(() => this.view(index));
+    cell.replaceChildren(this.tile(item, index), this.selection.check(item.item ?? item), full);
     this.selection.draw(cell, (item.item ?? item).id);
     const img = cell.querySelector("img");
     if (img) img.loading = "eager"; // the grid decides what is loaded
@@ -353,7 +353,7 @@ export class Grid {
     } else if (event.key === "x" || event.key === " ") {
       this.selection.toggle(this.active);
     } else if (event.key === "f") {
-      this.look(this.active);
+      this.view(this.active);
     } else if (!item || !this.onkey(event, item, this.active)) return;
     event.preventDefault();
   }

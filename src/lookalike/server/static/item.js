@@ -16,7 +16,7 @@ import { startSession } from "./start_session.js";
 import { linkTile } from "./tile.js";
 import { put } from "./tray.js";
 import { noteUndo } from "./undo.js";
-import { look } from "./viewer.js";
+import { openViewer } from "./viewer.js";
 
 const SIMILAR = 12;
 const KINDS = 5; // kinds shown, at most
@@ -59,7 +59,7 @@ export async function show({ arg: id, query }, signal) {
     part,
   );
 
-  const enlarge = () => look(...listWith(id));
+  const enlarge = () => openViewer(...listWith(id));
   sheet.addEventListener("dblclick", enlarge);
   sheet.addEventListener("click", (event) => {
     if (event.pointerType === "touch" && !sheet.classList.contains("choosing")) enlarge();

@@ -6,7 +6,7 @@ import { attempt, note } from "./notify.js";
 
 const KEEP = { largest: "the largest", oldest: "the oldest", folder: "those in the folder" };
 
-/** The form of the rule, and a function that applies it to all groups, or only to some pictures. */
+/** Return {element, select}: the form of the rule, and a function that applies it to all groups or to these ids. */
 export function keepRule(marked) {
   const keep = h("select", {}, Object.entries(KEEP).map(([value, words]) => h("option", { value }, words)));
   const folder = h("input", { type: "text", "aria-label": "Folder to keep", hidden: true, required: true, disabled: true });
@@ -39,7 +39,7 @@ export function keepRule(marked) {
     h("label", { class: "choice" }, h("span", {}, "Keep"), keep),
     folder,
     h("label", { class: "tick" }, crops, h("span", {}, "Select crops too")),
-    button("duplicates", "Select all copies", null, { type: "submit", title: "In all groups, also those not shown" }),
+    button("duplicates", "Select all copies", null, { type: "submit", title: "In all groups, including those not shown" }),
     h(
       "details",
       {},

@@ -39,10 +39,10 @@ export async function show({ query }, signal) {
     chart.paint(named, lit, found);
     legend.replaceChildren(...entries(chart));
   };
-  const look = () => get("/map", { space }, signal).then(watch, () => {}); // the old map stays
+  const check = () => get("/map", { space }, signal).then(watch, () => {}); // the old map stays
   const watch = ({ job }) => {
     if (!job || !progress.hidden) return;
-    if (!running(job)) return setTimeout(() => signal.aborted || look(), AGAIN_MS);
+    if (!running(job)) return setTimeout(() => signal.aborted || check(), AGAIN_MS);
     const done = () => {
       progress.hidden = true;
       read().then((answers) => paint(...answers) || watch(answers[0]), () => {});
@@ -51,7 +51,7 @@ export async function show({ query }, signal) {
     progress.replaceChildren(follow(job, "Pictures have changed. Updating the map…", signal, done));
     progress.hidden = false;
   };
-  const notice = ({ detail }) => detail.kind !== "map" && !running(detail) && look();
+  const notice = ({ detail }) => detail.kind !== "map" && !running(detail) && check();
   news.addEventListener("change", notice, { signal });
   paint(state, points);
   watch(state);

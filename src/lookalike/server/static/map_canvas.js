@@ -224,7 +224,7 @@ export class MapCanvas {
   }
 
   /** Frame a picture and show its card; -1: none. */
-  async #choose(i, aloud = false) {
+  async #choose(i, announce = false) {
     if (i === this.chosen) return;
     this.chosen = i;
     this.canvas.classList.toggle("aimed", i >= 0);
@@ -244,7 +244,7 @@ export class MapCanvas {
     this.card.style.left = `clamp(6px, ${x + width / 2 + 8}px, 100% - 218px)`;
     this.card.style.top = `clamp(6px, ${y - 100}px, 100% - 216px)`;
     this.card.hidden = false;
-    if (aloud) say(`${title(item)}, ${words}`);
+    if (announce) say(`${title(item)}, ${words}`);
   }
 
   #open = (i) => go(link("item", this.points.id(i)));

@@ -49,6 +49,17 @@ export function form(heading, content, words, act, props = { class: "main" }) {
   return box;
 }
 
+/** Show a dialog that asks for a name, with elements `before` and `after` the field, and call `act` with the name. */
+export function askName(heading, words, act, { label = "Name", value = "", list = null, before = null, after = null } = {}) {
+  const field = h("input", { type: "text", required: true, maxlength: 200, autocomplete: "off", list, value });
+  const name = h("label", {}, h("span", {}, label), field);
+  const submit = async () => (field.value.trim() ? act(field.value.trim()) : undefined);
+  const box = form(heading, [before, name, after], words, submit);
+  field.focus();
+  field.select();
+  return box;
+}
+
 /** Show a dialog; Escape and a click outside close it. */
 export function dialog(heading, ...content) {
   const box = h(

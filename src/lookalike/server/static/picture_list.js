@@ -1,6 +1,6 @@
 // A list of a few dozen pictures with one tab stop; arrow keys move the focus by position on the screen.
 import { h } from "./dom.js";
-import { lookButton } from "./tile.js";
+import { viewerButton } from "./tile.js";
 
 export class PictureList {
   /** @param onkey (event, tile) → true if it handled the key */
@@ -21,7 +21,7 @@ export class PictureList {
   }
 
   fill(tiles) {
-    const cell = (tile, index) => h("div", { role: "gridcell", class: "cell" }, tile, h("div", { class: "over" }, lookButton(() => this.#look(index))));
+    const cell = (tile, index) => h("div", { role: "gridcell", class: "cell" }, tile, h("div", { class: "over" }, viewerButton(() => this.#view(index))));
     this.row.replaceChildren(...tiles.map(cell));
     this.element.hidden = !tiles.length; // a grid must have cells
     if (tiles.length) this.#activate(this.targets[0]);
@@ -43,16 +43,16 @@ export class PictureList {
     const next =
       { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: targets.length - 1 }[event.key] ??
       this.#neighbour(event.key, targets, here);
-    if (event.key === "f") this.#look(here);
+    if (event.key === "f") this.#view(here);
     else if (next !== undefined) (targets[next] ?? this.#beyond(event.key))?.focus();
     else if (!this.onkey(event, targets[here])) return;
     event.preventDefault();
   }
 
-  /** Show a picture on the full screen. */
-  async #look(index) {
+  /** Show a picture in full screen. */
+  async #view(index) {
     const ids = this.targets.map(({ dataset }) => dataset.id);
-    if (ids[index]) (await import("./viewer.js")).look({ total: ids.length, id: (at) => ids[at] }, index);
+    if (ids[index]) (await import("./viewer.js")).openViewer({ total: ids.length, id: (at) => ids[at] }, index);
   }
 
   /** The list before or after this one; undefined if there is none. */

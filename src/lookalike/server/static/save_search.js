@@ -1,8 +1,8 @@
-// The buttons that save a search and export its results, and the dialog for the name of a saved search.
+// The buttons that save a search and export its results.
 import { post } from "./api.js";
 import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
-import { attempt, dialog } from "./notify.js";
+import { askName, attempt } from "./notify.js";
 import { go, link, NO_EXAMPLES } from "./router.js";
 
 const CUTOFFS = [
@@ -24,7 +24,7 @@ export function saveButton(request, cutoff) {
   const choice = h("label", {}, h("span", {}, "Results"), limit);
   const ask = () => {
     limit.options[0].text = cutoff() === null ? CUTOFFS[0][1] : `score up to ${cutoff()}`;
-    askName("Save this search", "Save", request.words.join(", "), save, choice);
+    askName("Save this search", "Save", save, { value: request.words.join(", "), after: choice });
   };
   return button("save", "Save this search", ask);
 }
@@ -34,15 +34,3 @@ export const exportButton = (results) =>
   button("out", "Export", () =>
     attempt(async () => (await import("./selection_bar.js")).download(new Set(results().map(({ item }) => item.id)))),
   );
-
-/** A dialog that asks for the name of a saved search, and calls `act` with it. */
-export function askName(heading, words, value, act, ...content) {
-  const field = h("input", { type: "text", required: true, maxlength: 200, autocomplete: "off", value });
-  const submit = async (event) => {
-    event.preventDefault();
-    if (field.value.trim() && (await attempt(async () => (await act(field.value.trim()), true)))) box.close();
-  };
-  const send = h("p", { class: "actions" }, button(null, words, null, { type: "submit", class: "main" }));
-  const box = dialog(heading, h("form", { onsubmit: submit }, h("label", {}, h("span", {}, "Name"), field), content, send));
-  field.select();
-}

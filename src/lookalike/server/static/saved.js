@@ -6,10 +6,10 @@ import { format } from "./examples.js";
 import { count, many, moment } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
-import { attempt, confirm, note } from "./notify.js";
+import { askName, attempt, confirm, note } from "./notify.js";
 import { tally } from "./pictures.js";
 import { amend, go, link, NO_EXAMPLES } from "./router.js";
-import { askName, exportButton } from "./save_search.js";
+import { exportButton } from "./save_search.js";
 import { exampleTile } from "./tile.js";
 import { empty, lead } from "./view_parts.js";
 
@@ -72,7 +72,7 @@ export async function show({ arg: id, query }, signal) {
       h(
         "div",
         { class: "line" },
-        h("label", { class: "tick" }, filter, h("span", {}, `Only the ${count(fresh.size)} new`)),
+        h("label", { class: "tick" }, filter, h("span", {}, `Only new results (${count(fresh.size)})`)),
         search.mine && button("yes", "Mark as seen", see),
       ),
     results.length ? grid.element : empty("No pictures match any more."),
@@ -99,7 +99,7 @@ function header(search, text, tools = []) {
   };
   const ask = () => confirm(`Delete the saved search ${name}?`, "This cannot be undone. The pictures stay in the collection.", "Delete", erase);
   const own = search.mine && [
-    button(null, "Rename", () => askName("Rename the saved search", "Rename", name, change)),
+    button(null, "Rename", () => askName("Rename the saved search", "Rename", change, { value: name })),
     button("no", "Delete", ask),
   ];
   const open = search.complete && anchor("search", "Open as a search", searchAddress(search));

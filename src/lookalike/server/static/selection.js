@@ -8,7 +8,7 @@ import { NO_EXAMPLES, read } from "./router.js";
 const LONG_PRESS_MS = 450;
 const STILL = 8; // pixels that the pointer may move in a click or a long press
 const EDGE = 60; // pixels from the edges of the window in which a drag scrolls
-const kept = new Map(); // ids by address, so that Back restores a selection
+const selections = new Map(); // ids by address, so that Back restores a selection
 
 /** The address without the examples, which change while the same pictures are shown. */
 function address() {
@@ -23,8 +23,8 @@ export class Selection {
   /** The selection of a grid; `inClass` is the class whose pictures it shows. A view with a `place` handles the pointer. */
   constructor(grid, { inClass, signal, place = null }) {
     const key = place ?? address();
-    if (!kept.has(key)) kept.set(key, new Set());
-    Object.assign(this, { grid, inClass, signal, ids: kept.get(key), anchor: null, turn: 0, onchange: null });
+    if (!selections.has(key)) selections.set(key, new Set());
+    Object.assign(this, { grid, inClass, signal, ids: selections.get(key), anchor: null, turn: 0, onchange: null });
     this.base = new Set(this.ids); // to which a range or a rectangle is added
     if (!place) this.#listen(grid.element);
     document.addEventListener("keydown", (event) => this.#key(event), { signal });
@@ -51,7 +51,7 @@ export class Selection {
     event.preventDefault();
   }
 
-  /** Add the picture at this index, or take it out. The next range starts here. */
+  /** Add the picture at this index, or remove it. The next range starts here. */
   toggle(index) {
     const id = this.grid.id(index);
     if (!id) return;

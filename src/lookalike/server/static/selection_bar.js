@@ -3,7 +3,7 @@ import { address, get, post } from "./api.js";
 import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
-import { attempt, confirm, dialog, form, note } from "./notify.js";
+import { askName, attempt, confirm, dialog, note } from "./notify.js";
 import { go, link } from "./router.js";
 import { startSession } from "./start_session.js";
 import { noteUndo } from "./undo.js";
@@ -74,7 +74,8 @@ async function label(selection, words) {
   const examples = [...selection.ids].slice(0, ASKED).map((id) => ({ id }));
   const chips = h("div", { class: "chips" });
   const add = (name) => attempt(() => change(selection, "add", name, "Added to").then(() => box.close()));
-  const box = askName(`${words === "Label" ? words : `${words} with`} ${many(selection.ids.size, "picture")}`, words, add, chips);
+  const heading = `${words === "Label" ? words : `${words} with`} ${many(selection.ids.size, "picture")}`;
+  const box = askName(heading, words, add, { label: "Class name", list: "labels", before: chips });
   if (words !== "Label") return;
   const [classes, found] = await Promise.all([
     get("/classes").catch(() => []),
@@ -91,15 +92,6 @@ async function label(selection, words) {
       }),
     ),
   );
-}
-
-/** A dialog that asks for the name of a class. */
-export function askName(heading, words, act, ...content) {
-  const field = h("input", { type: "text", required: true, maxlength: 200, autocomplete: "off", list: "labels" });
-  const name = h("label", {}, h("span", {}, "Class name"), field);
-  const box = form(heading, [content, name], words, async () => field.value.trim() ? act(field.value.trim()) : undefined);
-  field.focus();
-  return box;
 }
 
 function remove(selection) {

@@ -223,10 +223,10 @@ class SessionView {
 
 const total = (parts) => Object.values(parts).reduce((sum, part) => sum + part, 0);
 
-const SHOWN = 4; // examples that the session began with
+const SHOWN = 4; // examples that are shown
 
-/** The examples that the session began with, as small pictures. */
-function began({ examples }) {
+/** The examples that the session started from, as small pictures. */
+function startedFrom({ examples }) {
   const known = examples.filter(({ item, words }) => item || words);
   const rest = examples.length - Math.min(known.length, SHOWN);
   const one = ({ item, words, positive }) => {
@@ -237,9 +237,9 @@ function began({ examples }) {
   };
   return h(
     "ul",
-    { class: "began", role: "list", "aria-label": "Began with" },
+    { class: "started-from", role: "list", "aria-label": "Started from" },
     known.slice(0, SHOWN).map(one),
-    rest > 0 && h("li", { class: "quiet" }, known.length ? `+ ${rest}` : "Began with another picture"),
+    rest > 0 && h("li", { class: "quiet" }, known.length ? `+ ${rest}` : "Started from another picture"),
   );
 }
 
@@ -264,7 +264,7 @@ function layout(view) {
   return h(
     "div",
     { class: "view desk" },
-    lead(name || "Untitled session", began(session), {
+    lead(name || "Untitled session", startedFrom(session), {
       up: "sessions",
       tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, view.nameButton)],
     }),

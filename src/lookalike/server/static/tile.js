@@ -20,9 +20,9 @@ export function picture(item, side = 256) {
   return img;
 }
 
-/** The button of a picture in a grid that shows it on the full screen, as the key f does. */
-export const lookButton = (act) =>
-  button("full", "Full screen", act, { quiet: true, class: "look", tabindex: "-1", "aria-hidden": "true" });
+/** The button of a picture in a grid that shows it in full screen, as the key f does. */
+export const viewerButton = (act) =>
+  button("full", "Full screen", act, { quiet: true, class: "full-screen", tabindex: "-1", "aria-hidden": "true" });
 
 const SHAPE = 4 / 3; // aspect ratio of a tile
 

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 
-const APART = 4; // percent between the years on the slider
+const YEAR_GAP = 4; // percent between the years on the slider, at least
 
 /** The sections of a grid in the order "taken": one per month, newest first. */
 export async function monthSections(what, signal) {
@@ -49,10 +49,10 @@ export function withSlider(grid, signal) {
 
 /** The years, at the height of their last month. */
 function years(sections) {
-  let below = -APART;
+  let below = -YEAR_GAP;
   const labels = sections.map(({ year }, index) => {
     const height = (index / (sections.length - 1)) * 100;
-    if (!year || year === sections[index - 1]?.year || height < below + APART) return null;
+    if (!year || year === sections[index - 1]?.year || height < below + YEAR_GAP) return null;
     below = height;
     const label = h("span", {}, year);
     label.style.top = `${height}%`;

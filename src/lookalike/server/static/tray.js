@@ -10,8 +10,8 @@ import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
 import { startSession } from "./start_session.js";
 
 const SHOWN_IN = ["pictures", "item", "search", "saved", "map", "class"];
-let isOpen = false; // on phones, where the tray is one line until it is opened
-const NAME_LETTERS = 200; // of the name of a class
+let isOpen = false; // whether the tray is open, on phones; otherwise it is one line
+const NAME_LETTERS = 200; // characters of the name of a class, at most
 
 /** Add an example to the list `side`, "with" or "without", of the address, and remove it from the other list. */
 export function put(example, side) {

@@ -61,8 +61,8 @@ async function send(action) {
 }
 
 /** Leave an address that the change removed; show any other again. */
-function show(gone, address) {
-  if (gone && location.hash === gone) go(address);
+function show(removed, address) {
+  if (removed && location.hash === removed) go(address);
   else dispatchEvent(new HashChangeEvent("hashchange"));
 }
 

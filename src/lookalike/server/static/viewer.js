@@ -10,10 +10,10 @@ import { pane, Zoom } from "./zoom.js";
 let detailed = false; // whether the details are shown
 
 /**
- * Show a picture on the full screen. Closing returns the focus to where it was.
+ * Show a picture in full screen. Closing returns the focus to where it was.
  * @param list {total, id: (index) → id, or a promise of it}
  */
-export function look(list, index) {
+export function openViewer(list, index) {
   const done = new AbortController();
   const heading = h("h2", { id: "viewer-title", tabindex: "-1" });
   const place = h("p", { class: "quiet" });
