@@ -121,7 +121,9 @@ def test_an_action_is_not_undone_if_a_later_action_changed_the_same_data(judgeme
     assert added is not None
     assert removed is not None
     before = rows(judgements)
-    with pytest.raises(InputError, match=rf"action {removed} \(Removed 1 picture from cat\) changed the same data. Undo that one"):
+    with pytest.raises(
+        InputError, match=rf"action {removed} \(Removed 1 picture from cat\) changed the same data. Undo that one"
+    ):
         judgements.actions.undo(added, author="anna")
     assert rows(judgements) == before
     judgements.actions.undo(removed, author="anna")

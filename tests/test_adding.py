@@ -69,7 +69,7 @@ def test_camera_data_is_stored_and_a_refresh_adds_it_to_older_collections(collec
     assert outcomes(collection.add(tmp_path)) == {"known": 2}
     report = collection.refresh()
     assert (outcomes(report), report.skipped) == ({"known": 2}, {})
-    assert report.notes == ["The camera data of 2 known pictures was read, for filters."]
+    assert report.notes == ["The camera data of 2 known pictures was read, for filters and facets."]
     assert {item.id: item.exif for item in collection.items()} == stored
     assert collection.refresh().notes == []
 

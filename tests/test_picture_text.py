@@ -60,7 +60,7 @@ def names(results) -> list[str]:
 def test_the_text_in_pictures_is_found_by_words(folder):
     with open_new(folder) as collection:
         report = collection.add(folder, recipes="color", ocr=True)
-        assert report.notes[-1] == "Text was looked for in 3 pictures, and found in 2."
+        assert report.notes[-1] == "Read 3 pictures and found text in 2."
         assert names(collection.search(words="marche")) == ["one"]
         assert names(collection.search(words="tulip")) == ["two"]  # also the singular
         assert [found.summary for found in collection.understand("cafe")] == [CAFE]
@@ -70,14 +70,14 @@ def test_text_is_only_read_on_request(folder):
     with open_new(folder) as collection:
         assert not any("Text" in note for note in collection.add(folder, recipes="color").notes)
         assert collection.understand("cafe")[0].texts == 0
-        assert collection.refresh(ocr=True).notes == ["Text was looked for in 3 pictures, and found in 2."]
+        assert collection.refresh(ocr=True).notes == ["Read 3 pictures and found text in 2."]
 
 
 def test_pictures_are_read_once_even_without_text(folder):
     with open_new(folder) as collection:
         collection.add(folder, recipes="color", ocr=True)
         paint(folder, four=40)
-        assert collection.add(folder, ocr=True).notes == ["Text was looked for in 1 picture, and found in 1."]
+        assert collection.add(folder, ocr=True).notes == ["Read 1 picture and found text in 1."]
         assert collection.refresh(ocr=True).notes == []
 
 
@@ -86,8 +86,8 @@ def test_only_the_given_sources_are_read(folder):
     with open_new(folder) as collection:
         collection.add(folder, recipes="color")
         notes = collection.add(folder.parent / "others", ocr=True).notes
-        assert notes == ["Text was looked for in 1 picture, and found in 1."]
-        assert collection.refresh(folder / "one.png", ocr=True).notes[-1].startswith("Text was looked for in 1 picture")
+        assert notes == ["Read 1 picture and found text in 1."]
+        assert collection.refresh(folder / "one.png", ocr=True).notes[-1].startswith("Read 1 picture and found text")
 
 
 def test_an_interrupted_run_continues_with_the_other_pictures(folder):
@@ -99,7 +99,7 @@ def test_an_interrupted_run_continues_with_the_other_pictures(folder):
     with open_new(folder) as collection:
         with pytest.raises(KeyboardInterrupt):
             collection.add(folder, recipes="color", ocr=True, progress=interrupt)
-        assert collection.add(folder, ocr=True).notes[-1].startswith("Text was looked for in 1 picture")
+        assert collection.add(folder, ocr=True).notes[-1].startswith("Read 1 picture and found text")
 
 
 def test_a_picture_that_cannot_be_read_is_reported_and_tried_again(folder):
@@ -108,7 +108,7 @@ def test_a_picture_that_cannot_be_read_is_reported_and_tried_again(folder):
         report = collection.add(folder, recipes="color", ocr=True)
         assert report.notes[-1] == (
             f"Text could not be read in 1 picture, such as {folder / 'broken.png'}: KeyError: 50."
-            " It is tried again with the next --ocr."
+            " The next --ocr tries again."
         )
         assert "Text could not be read in 1 picture" in collection.refresh(ocr=True).notes[-1]
 
@@ -116,7 +116,7 @@ def test_a_picture_that_cannot_be_read_is_reported_and_tried_again(folder):
 def test_the_members_of_an_archive_are_read(folder):
     archive = shutil.make_archive(str(folder), "gztar", folder)
     with open_new(folder) as collection:
-        assert "found in 2." in collection.add(archive, recipes="color", ocr=True).notes[-1]
+        assert "found text in 2." in collection.add(archive, recipes="color", ocr=True).notes[-1]
         assert names(collection.search(words="tulips")) == ["photos.tar.gz::two"]
 
 
@@ -147,7 +147,7 @@ def test_the_command_line_reads_text(folder):
     where = ["--collection", str(folder.parent / "c")]
     added = CliRunner().invoke(app, [*where, "add", str(folder), "--recipe", "color", "--ocr"])
     assert added.exit_code == 0, added.output
-    assert "Text was looked for in 3 pictures, and found in 2." in added.output
+    assert "Read 3 pictures and found text in 2." in added.output
     searched = CliRunner().invoke(app, [*where, "search", "cafe"])
     assert CAFE in searched.output
     assert "one.png" in searched.output

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 else:
     library = Lazy("lookalike.collection")
 
-Ocr = Annotated[bool, typer.Option("--ocr", help="Also read the text in pictures, for words. About 1 s per picture.")]
+Ocr = Annotated[
+    bool,
+    typer.Option(
+        "--ocr", help="Also read the text in pictures, for searches by words; takes up to a second per picture."
+    ),
+]
 
 SHOWN_CLASSES = 12
 """Maximum number of classes listed after an add."""
@@ -95,7 +100,7 @@ def remove(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Remove pictures from the collection. The files are not deleted. To bring the pictures back: lookalike undo
+    """Remove pictures from the collection. The files are not deleted. To bring the pictures back, run: lookalike undo
 
     \b
     Examples:

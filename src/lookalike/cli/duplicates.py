@@ -46,13 +46,13 @@ def duplicates(
         typer.Option(
             "--keep",
             metavar="RULE",
-            help="Mark all copies but the largest, the oldest, or those in a folder: largest, oldest or FOLDER.",
+            help="Copies to keep: largest, oldest, or those in FOLDER. The others are marked.",
         ),
     ] = None,
     reference: Annotated[
         list[str] | None,
         typer.Option(
-            "--reference", metavar="FOLDER", help="With --keep: never mark pictures in this folder; repeatable."
+            "--reference", metavar="FOLDER", help="With --keep: folder whose pictures are never marked; repeatable."
         ),
     ] = None,
     crops: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lookalike.cli.options import Author, Json, Wait, Where, opened
-from lookalike.cli.output import bars, print_either, print_json, print_note, print_table
+from lookalike.cli.output import bars, complete_commands, print_either, print_json, print_note, print_table
 from lookalike.text import many
 
 
@@ -57,8 +57,8 @@ def undo(
 ) -> int:
     """Undo a change to labels, classes or duplicates, or bring removed pictures back.
 
-    Without ACTION, undo the last change that is not undone yet. To redo a change, undo its undo. If a later action changed
-    the same data, undo that one first.
+    Without ACTION, undo the last change that is not undone yet. To redo a change, undo its undo. If a later action
+    changed the same data, undo that one first.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def undo(
         undone = collection.action(done.undoes or done.id)
     print_either(
         json,
-        f"{done.text}. To redo it: lookalike undo {done.id}" if done.can_undo else f"{done.text}.",
+        complete_commands(f"{done.text}. To redo it: lookalike undo {done.id}" if done.can_undo else f"{done.text}."),
         action=done.id,
         undid=undone.id,
         text=done.text,

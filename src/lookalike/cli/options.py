@@ -91,11 +91,14 @@ FILTERS: dict[str, Any] = {
         str | None,
         typer.Option("--folder", metavar="DIR", help="Only pictures in this folder or archive, at any depth."),
     ],
-    "year": Annotated[int | None, typer.Option("--year", help="Only pictures of this year, in UTC.")],
-    "camera": Annotated[str | None, typer.Option("--camera", metavar="NAME", help="Only pictures from this camera.")],
-    "lens": Annotated[str | None, typer.Option("--lens", metavar="NAME", help="Only pictures with this lens.")],
+    "year": Annotated[int | None, typer.Option("--year", help="Only pictures taken in this year, in UTC.")],
+    "camera": Annotated[
+        str | None, typer.Option("--camera", metavar="NAME", help="Only pictures taken with this camera.")
+    ],
+    "lens": Annotated[str | None, typer.Option("--lens", metavar="NAME", help="Only pictures taken with this lens.")],
     "place": Annotated[
-        str | None, typer.Option("--place", metavar="LAT,LON", help="Only pictures from the same cell of 0.1 degrees.")
+        str | None,
+        typer.Option("--place", metavar="LAT,LON", help="Only pictures taken in the same cell of 0.1 degrees."),
     ],
     "orientation": Annotated[
         Literal["landscape", "portrait", "square"] | None,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 else:
     show, types, library = Lazy("lookalike.show"), Lazy("lookalike.types"), Lazy("lookalike.collection")
 
-MOST_VALUES = 5
-"""Values of a facet that are shown by default."""
+MAX_VALUES = 5
+"""Maximum number of values of a facet that are shown by default."""
 _FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
 
 
@@ -76,7 +76,7 @@ def facets(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Count pictures by year, camera, lens, place, orientation, format, class, label and prediction.
+    """Count pictures by year, camera, lens, place, orientation, file format, label and predicted class.
 
     The values can be used as filters: --year, --camera, and so on. The counts of a facet ignore the filter on the same
     facet. With --by folder, --folder selects the folder whose folders are counted.
@@ -107,10 +107,10 @@ def facets(
         return 0
     rows = []
     for name, values in named.items():
-        shown = list(values.items())[: None if by else MOST_VALUES]
+        shown = list(values.items())[: None if by else MAX_VALUES]
         rows += [[name if at == 0 else "", value, f"{n:,}"] for at, (value, n) in enumerate(shown)]
         if len(values) > len(shown):
-            rows.append(["", f"{len(values) - len(shown):,} more: lookalike facets --by {name}", ""])
+            rows.append(["", complete_commands(f"{len(values) - len(shown):,} more: lookalike facets --by {name}"), ""])
     print_table(["facet", "value", "pictures"], rows)
     return 0
 

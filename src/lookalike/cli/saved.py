@@ -62,7 +62,7 @@ def run(
     name: Name,
     where: Where,
     new: Annotated[bool, typer.Option("--new", help="List only the new results.")] = False,
-    seen: Annotated[bool, typer.Option("--seen", help="Mark all results as seen: they are not new any more.")] = False,
+    seen: Annotated[bool, typer.Option("--seen", help="Mark all results as seen.")] = False,
     export: Export = None,
     json: Json = False,
 ) -> int:

@@ -34,7 +34,8 @@ def split(
     together: Annotated[
         Literal["none", "same", "edited", "alike"],
         typer.Option(
-            "--together", help="Duplicates to keep in one part: this tier of lookalike duplicates, and closer ones."
+            "--together",
+            help="Tier of duplicates to keep in one part, with the closer tiers (see lookalike duplicates).",
         ),
     ] = "edited",
     layouts: Annotated[

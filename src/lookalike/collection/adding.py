@@ -97,7 +97,7 @@ class Report:
     moved: int = 0  # known pictures at a new path, whose old file is missing
     changed: int = 0  # files at a known path with a new picture
     gone: int = 0  # files that no longer exist
-    skipped: dict[str, str] = field(default_factory=dict)  # path → why the file cannot be read; not known before
+    skipped: dict[str, str] = field(default_factory=dict)  # path → why the file cannot be read; newly skipped files
     known_skipped: dict[str, str] = field(default_factory=dict)  # the same, for files that an earlier run skipped
     other_types: dict[str, int] = field(
         default_factory=dict
@@ -254,7 +254,9 @@ class Adding:
         if run.recognized:
             report.notes.append(f"The kinds of {many(run.recognized, 'known picture')} were recognized, for words.")
         if run.metadata_read:
-            report.notes.append(f"The camera data of {many(run.metadata_read, 'known picture')} was read, for filters.")
+            report.notes.append(
+                f"The camera data of {many(run.metadata_read, 'known picture')} was read, for filters and facets."
+            )
         update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
         return run.copied_items
 
@@ -600,7 +602,7 @@ class _Ingest:
                 self.skips.append((path, *UNKNOWN, reason))
 
     def _forget_solved(self, sources: Sequence[str | Path]) -> None:
-        """Forget those files and folders that could not be listed by an earlier run, but were by this one."""
+        """Remove the skipped files and folders that an earlier run could not list, but this one could."""
         roots = [str(source) for source in sources if Path(source).is_dir()]
         problems = self.report.skipped.keys() | self.report.known_skipped.keys()
         paths = [

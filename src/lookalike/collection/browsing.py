@@ -39,7 +39,7 @@ Tree: TypeAlias = dict[tuple[str, ...], Ids]
 
 
 class _Cached(Generic[T]):
-    """A value that is read again when the catalogue has changed."""
+    """A cached value that is read again when the catalogue has changed."""
 
     def __init__(self, store: Store):
         self._store = store
@@ -58,7 +58,7 @@ class _Cached(Generic[T]):
 class Browsing:
     """Counts of the items of a store. Thread-safe.
 
-    What items are counted by is cached until the catalogue changes.
+    The columns and the folders of all items are cached until the catalogue changes.
     """
 
     def __init__(self, store: Store):
@@ -67,7 +67,7 @@ class Browsing:
         self._trees: _Cached[Tree] = _Cached(store)
 
     def facets(self, filter: Filter) -> dict[str, Counts]:
-        """For each facet, the values of the items that pass the other conditions; most items first, but newest year."""
+        """For each facet, the number of items per value that pass the other conditions; most first, but newest year."""
         with self._store.reading():
             columns = self._columns()
             passing = self._mask(columns, filter)

@@ -1,6 +1,6 @@
 """The copies in a group of duplicates: what each one is, which to keep, and which to mark. Nothing is removed.
 
-A copy is marked only if a kept picture shows the same, or with `crops` more, and the kept file exists. So at least one
+A copy is marked only if a kept picture, whose file exists, shows the same part or, with `crops`, more. So at least one
 copy of each picture remains, and crops, which may be intended, are not marked by default.
 """
 

@@ -1,7 +1,7 @@
 """Undo of removals: bring removed pictures back into the collection.
 
 Their rows in the catalogue were saved with the action. Their vectors stay in the segments, marked as removed, until a
-merge drops them. After that, features are extracted again from the files, as far as these exist.
+merge drops them. After that, features are extracted again from the files that still exist.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def removed_paths(store: Store, action: int) -> list[str]:
 def restore_pictures(
     spaces: Spaces, adding: Adding, action: int, author: str, progress: Progress, workers: int | None
 ) -> Changed:
-    """Bring the pictures of a removal back; return how many. Needs the writer lock.
+    """Bring the pictures of a removal back; return their number and the new action. Needs the writer lock.
 
     Pictures whose vectors were dropped and whose files are missing are left out. Raises ConflictError if none is left.
     """

@@ -30,7 +30,7 @@ def write_pictures(
 ) -> dict[str, str]:
     """Write each picture (item, path); return the reason for each path that could not be written.
 
-    With `link`, a symbolic link leads to the original. A picture in an archive is copied, because it has no own file.
+    With `link`, write symbolic links to the originals, but copy pictures in archives, which have no file of their own.
     """
     return _write_each(store, files, lambda item, target: _write(store, item, target, link), progress)
 

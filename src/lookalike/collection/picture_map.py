@@ -1,7 +1,7 @@
 """The map: a position for each picture, with similar pictures close together, and its class.
 
 The map of a space is computed once and cached. New pictures are placed next to their neighbours, and the others stay
-where they are; only if more than half of the map were placed in this way, it is drawn again.
+where they are; the map is drawn again only if more than half of its pictures were placed in this way.
 """
 
 from base64 import b64decode, b64encode
@@ -25,7 +25,7 @@ STEPS = 2**16 - 1
 """Positions are multiples of 1 / STEPS, so that they fit into two bytes."""
 
 LAYOUT = "largevis 1"
-"""Name of the method; a map that was drawn by another one is drawn again."""
+"""Name of the layout method; a map drawn by another method is drawn again."""
 
 PREDICTED = 2**15
 """Bit of a point's class: it is predicted, not labelled."""

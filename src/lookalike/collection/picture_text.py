@@ -1,6 +1,6 @@
 """Reading the text in the pictures of a collection, on request, because it takes about a second per picture.
 
-The text of a picture is stored as soon as it was read, also if it is empty, so a later run reads the others only.
+Texts are stored during the run, even empty ones, so a later run reads only the other pictures.
 """
 
 import time
@@ -99,10 +99,10 @@ class _Run:
         self._committed_at = time.monotonic()
 
     def describe(self) -> list[str]:
-        notes = [f"Text was looked for in {many(self._read, 'picture')}, and found in {self._with_text:,}."]
+        notes = [f"Read {many(self._read, 'picture')} and found text in {self._with_text:,}."]
         for path, reason in list(self.failed.items())[:1]:
             notes.append(
                 f"Text could not be read in {many(len(self.failed), 'picture')}, such as {printable(path)}: {reason}."
-                " It is tried again with the next --ocr."
+                " The next --ocr tries again."
             )
         return notes

@@ -1,4 +1,4 @@
-"""Saved searches: run them again, and see which results are new.
+"""Saved searches: run them again, and find the new results.
 
 An example in the collection is stored as its id. Any other one, such as another file or a part of a picture, is stored
 as the vector of its feature, so neither its file nor an upload is needed again. New results are those that were added
@@ -209,7 +209,7 @@ class SavedSearches:
         self._rows.mark_seen(self._rows.get(id).id, newest if until is None else min(until, newest))
 
     def rename(self, id: str, name: str) -> SavedSearch:
-        """Rename a saved search; its id stays."""
+        """Rename a saved search; its id stays the same."""
         search = self.get(id)
         self._rows.rename(search.id, name)
         return self.get(search.id)
@@ -220,7 +220,7 @@ class SavedSearches:
             self._rows.remove(search)
 
     def _restore(self, space: Space, examples: Sequence[SavedExample], notes: list[str]) -> list[Example]:
-        """The examples for `Collection.search`; the notes list those that cannot be used any more."""
+        """The examples for `Collection.search`; `notes` gets a sentence for each one that can no longer be used."""
         present = self._store.items.get([one.item for one in examples if one.item is not None])
         restored: list[Example] = []
         for example in examples:
@@ -269,7 +269,7 @@ def _example_to_json(example: SavedExample) -> dict[str, Any]:
 def _describe(name: str, value: Any) -> str:
     """A condition of a filter, in words; times in UTC, like the camera times of pictures."""
     if name in ("since", "until"):
-        with suppress(ValueError, OverflowError, OSError):  # a year that no calendar has
+        with suppress(ValueError, OverflowError, OSError):  # a year that `datetime` does not support
             value = f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d}"
     words = name.replace("_", " ")
     return f"{'' if value else 'not '}{words}" if isinstance(value, bool) else f"{words} {value}"

@@ -67,7 +67,7 @@ class StartExample:
     """An example that a session started from."""
 
     id: int | None  # None for an example that was never in the collection
-    positive: bool  # or a negative example
+    positive: bool  # False for a negative example
     name: str | None  # the path of an example that was not in the collection; None for a vector
     words: str | None = None  # words that the session started from
 

@@ -16,7 +16,7 @@ from lookalike.images.same_photo import Small, align, rotation
 from lookalike.types import Box
 
 WHOLE = 0.01
-"""Largest share of the width or height by which the parts of two copies differ that count as the same. On synthetic
+"""Maximum difference of the edges of two parts that count as the same, as a share of the width or height. On synthetic
 pictures, the alignment errs by up to 0.001 for copies of the whole picture, and by about 0.003 for crops."""
 
 UPRIGHT = 0.03

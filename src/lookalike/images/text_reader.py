@@ -1,7 +1,7 @@
 """Read the text in pictures (OCR) with the package `rapidocr`, whose wheel contains its networks.
 
 Its default settings download a network that is missing. `TextReader` passes the files of the networks instead, so it
-never uses the network connection.
+never connects to the network.
 """
 
 from functools import cached_property
@@ -18,7 +18,7 @@ SIDE = 1_000
 """Minimum length in pixels of the shorter side of a picture in which text is read, if the file has as many."""
 
 MAX_TEXT = 10_000
-"""Maximum number of characters that are kept per picture."""
+"""Maximum number of characters that are returned per picture."""
 
 NETWORKS = {"Det": "det", "Cls": "cls", "Rec": "rec"}
 """The networks that find lines, turn them upright and read them: rapidocr's section, and part of the file's name."""

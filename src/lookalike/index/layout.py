@@ -17,10 +17,10 @@ from lookalike.index.neighbours import NeighbourGraph
 from lookalike.types import Progress, Vectors, silent
 
 COMPONENTS = 32
-"""Principal components whose neighbours are found: enough to find the right ones, but still fast."""
+"""Number of principal components in which neighbours are searched: enough to find the right ones, but still fast."""
 
 SAMPLE_ROWS = 5_000
-"""Rows that the principal components are computed from."""
+"""Maximum number of rows from which the principal components are computed."""
 
 MOVES, MIN_EPOCHS, MAX_EPOCHS = 20_000_000, 200, 500
 """Each row moves towards each neighbour once per epoch. Small layouts get more epochs, up to MOVES moves."""

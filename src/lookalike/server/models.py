@@ -397,7 +397,7 @@ class SavedIn(SearchQueryIn):
 
 
 class SeenIn(RequestModel):
-    """The results that the user has seen: those of a run with this `newest`. Default: all results."""
+    """The results to mark as seen: those of the run with this `newest`. Default: all results."""
 
     until: float | None = None
 
@@ -429,7 +429,9 @@ class SavedOut(TypedDict):
     within: float | None
     likely: float | None
     rerank: bool
-    complete: Annotated[bool, Field(description="Whether these fields are the whole search: without uploads.")]
+    complete: Annotated[
+        bool, Field(description="Whether these fields are the whole search; false, for example, if it has uploads.")
+    ]
 
 
 class SavedRunOut(SearchOut):
@@ -998,7 +1000,7 @@ class ActionsOut(TypedDict):
 
 
 class UndoOut(TypedDict):
-    """The undo of an action, which is an action, too; or the job that brings removed pictures back."""
+    """The action that undid another one, or the job that brings removed pictures back."""
 
     text: str
     action: ActionNumber

@@ -1,4 +1,4 @@
-"""Selections of pictures: their ids, stored for a while, and their files as a zip that is written while it is sent.
+"""Selections of pictures: their ids, stored for an hour, and their files as a zip that is written while it is sent.
 
 A browser can download a file of any size only from a URL, which is too short for thousands of ids. So the page stores
 the ids first, and downloads from the URL of the selection.

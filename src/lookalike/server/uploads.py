@@ -1,8 +1,8 @@
 """Pictures that clients upload: to search with (`Uploads`), or to add (`save_files`).
 
 Separate processes with limits on memory and time decode uploads, and return pixels in the size that a search needs.
-These are saved in COLLECTION/.search-uploads (`UploadFolder`), so that links to a search work after a restart. The file
-itself, with its metadata, is not.
+The pixels are saved in COLLECTION/.search-uploads (`UploadFolder`), so that links to a search work after a restart. The
+uploaded file, with its metadata, is not saved.
 
 Files to add are written to COLLECTION/uploads, a source like any other. Their names start with the id of the picture,
 so clients cannot choose a path, and a file that is sent twice is stored once.
@@ -65,8 +65,8 @@ class Upload:
 class UploadFolder:
     """Pictures to search with, on disk. When there are too many, the least recently used ones are deleted.
 
-    The name of a file has all that is known of an upload except its pixels, and its modification time is the time of
-    its last use.
+    The name of a file contains all data of an upload except its pixels, and its modification time is the time of its
+    last use.
     """
 
     _name = re.compile(r"(?P<id>[\w-]{22})-(?P<item>[0-7][0-9a-f]{15})-(?P<width>\d+)x(?P<height>\d+)\.png", re.ASCII)

@@ -340,7 +340,9 @@ def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
         start = f"Cannot undo action {action.id} ({action.text}), because "
         if later is None:
             raise ConflictError(f"{start}the same data has changed since. Nothing was undone.")
-        raise ConflictError(f"{start}action {later} ({_get(db, later).text}) changed the same data. Undo that one first.")
+        raise ConflictError(
+            f"{start}action {later} ({_get(db, later).text}) changed the same data. Undo that one first."
+        )
 
 
 def _write_back(db: sqlite3.Connection, number: int) -> int:

@@ -23,7 +23,7 @@ BATCH = 500
 """Maximum number of rows per query."""
 
 MAX_LENGTH = 4_096
-"""Maximum number of characters of a text in a filter."""
+"""Maximum length of a text in a filter."""
 
 EXIF = [field.name for field in fields(Exif)]
 """The columns of the metadata of a picture."""
@@ -135,7 +135,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What pictures are counted by, as columns in the order of `ids`. Text is stored as codes; -1 is unknown."""
+    """The values by which pictures are counted, as columns in the order of `ids`. Texts are codes; -1 is unknown."""
 
     ids: Ids  # (n,), ascending
     months: Ids  # (n,), since January 1970, in UTC; `NO_MONTH` is unknown
@@ -301,7 +301,7 @@ class Items:
         return self._select("SELECT path, item FROM paths WHERE item IS NOT NULL ORDER BY path")
 
     def columns(self) -> Columns:
-        """Return what all pictures are counted by."""
+        """Return the values by which pictures are counted, for all of them."""
         with self._db.reading() as db:
             ids = read_ids(db, "SELECT id FROM items")
             seconds = read_ids(db, _SECONDS, as_they_come=True)

@@ -1,8 +1,7 @@
 """Search of the word tables: FTS5 tables with the words of items, such as those in their paths.
 
 `store.schema` declares the tables in `WORD_TABLES`, fills them with the words that `lookalike.text.split_words` finds,
-and keeps them up to date by triggers. The id of a row is the item. Words that are searched must come from `split_words`
-too.
+and keeps them up to date by triggers. The id of a row is the item. Search only for words that `split_words` returns.
 """
 
 import sqlite3

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api/v1", tags=["items"], dependencies=[Depends(needs
 
 @router.get("/facets", response_model=FacetsOut)
 async def facets(request: Request, asked: Annotated[FilterIn, Query()]) -> Response:
-    """Count items by year, camera, lens, place, orientation, format, label and prediction.
+    """Count items by year, camera, lens, place, orientation, file format, label and predicted class.
 
     The counts of a facet ignore the filter's condition on the same facet.
     """

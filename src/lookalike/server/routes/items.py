@@ -45,7 +45,7 @@ WEB_FORMATS = {
 MAX_SIDE = 4_096
 """Maximum length of the longer side of a picture that is sent as JPEG instead of its file."""
 COPY_BYTES = 2 * 2**20
-"""A file that is not larger than this, nor than the requested side, is sent instead of a copy."""
+"""Maximum size of a file that is sent instead of a copy, if it is not larger than the requested side either."""
 PICTURE_HEADERS = {"Cache-Control": CACHE_FOREVER, "Content-Security-Policy": "default-src 'none'; sandbox"}
 PICTURE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
@@ -82,7 +82,7 @@ async def list_ids(request: Request, asked: Annotated[IdsQuery, Query()]) -> Res
 
 @router.get("/{id}", response_model=ItemDetailOut)
 async def one_item(request: Request, id: ItemPath) -> Response:
-    """Return one item, with the metadata of its camera."""
+    """Return one item, with its camera data."""
     service, person = service_of(request), person_of(request)
 
     def look_up(_: object) -> ItemDetailOut:

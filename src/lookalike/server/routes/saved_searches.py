@@ -1,4 +1,4 @@
-"""Saved searches: save, run, count what is new, mark as seen, rename, delete.
+"""Saved searches: save, run, count new results, mark as seen, rename, delete.
 
 A saved search belongs to its author. All users can run it; users with the role manage can also change it.
 """
@@ -105,7 +105,7 @@ async def count_new(request: Request, id: SavedPath) -> Response:
 
 @router.post("/{id}/seen", response_model=SavedOut, dependencies=JUDGE)
 async def mark_seen(request: Request, id: SavedPath, asked: SeenIn) -> Response:
-    """Mark results as seen: they are not new any more."""
+    """Mark results as seen, so that they are no longer new."""
     service, person = service_of(request), person_of(request)
 
     def mark(_: object) -> SavedOut:
