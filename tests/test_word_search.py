@@ -138,6 +138,14 @@ def test_accents_plurals_and_hyphens_do_not_matter_in_paths(collection):
     assert sum(paths_with(collection, "3")) == 0
 
 
+def test_irregular_plurals_do_not_matter_in_paths_and_labels(collection):
+    place(collection, "/photos/children/1.jpg", "/photos/tomato/2.jpg", "/photos/knives_3.jpg")
+    for words in ("child", "children", "tomatoes", "tomato", "knife"):
+        assert paths_with(collection, words) == [1], words
+    collection.classes.add("geese", [11])
+    assert [meaning.labels for meaning in collection.understand("goose")] == [{"geese": 1}]
+
+
 def test_copies_of_a_picture_count_once(collection):
     place(collection, "/photos/sand/1.jpg")
     with collection._store.writer(), collection._store.transaction():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.classes.words import Term, Words, plurals, singulars
+from lookalike.classes.words import Term, Words
 from lookalike.collection.likelihood import Search, Shares, estimate, from_distances, make_monotone
 from lookalike.collection.resolve import Example, select
 from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query, make_result
@@ -493,13 +493,12 @@ def _contains(name: str, words: Sequence[set[str]]) -> bool:
 
 
 def _spellings(text: str) -> list[set[str]]:
-    """The spellings of each word of a text: itself, its singulars and plurals, and the plurals of its singulars.
+    """The spellings of each word of a text.
 
     >>> [sorted(spellings) for spellings in _spellings("Fire engines")]
     [['fire', 'fires'], ['engine', 'engines', 'engineses']]
     """
-    forms = [{word, *singulars(word)} for word in split_words(text)]
-    return [words.union(*map(plurals, words)) for words in forms]
+    return [Words.load().spellings(word) for word in split_words(text)]
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
