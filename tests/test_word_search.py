@@ -302,6 +302,15 @@ def test_a_space_with_a_text_encoder_answers_words(clipped):
 
 
 @pytest.mark.usefixtures("read_here")
+def test_words_that_a_text_encoder_compares_are_not_unknown(clipped):
+    assert "sunset" not in Words.load().complete("sunset")
+    for meanings in (clipped.understand("sunset"), clipped.search(words="sunset").understood):
+        assert [meaning.summary for meaning in meanings] == ["sunset: compared by the text encoder of clip"]
+        assert meanings[0].is_known
+        assert not meanings[0].suggestions
+
+
+@pytest.mark.usefixtures("read_here")
 def test_the_users_own_words_come_before_the_text_encoder(clipped):
     night, *_ = clipped.search(words="night", k=1)
     clipped.classes.add("sunset", [night.id])

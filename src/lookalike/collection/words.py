@@ -70,11 +70,13 @@ class Meaning:
     paths: int  # pictures with the word in the name of their folder or file
     texts: int = 0  # pictures in which a text with the word was read
     suggestions: list[str] = field(default_factory=list)  # similar words, if it is unknown
+    space: str | None = None  # the space whose text encoder replaces the kinds
 
     @property
     def is_known(self) -> bool:
         """Whether any source knows the word."""
-        return self.lemma is not None or bool(self.labels) or self.paths + self.texts > 0
+        network = self.lemma if self.space is None else self.space
+        return network is not None or bool(self.labels) or self.paths + self.texts > 0
 
     @property
     def summary(self) -> str:
@@ -83,8 +85,13 @@ class Meaning:
         >>> Meaning("birds", "bird", 59, {"bird": 12}, 1, 3).summary
         'birds: 59 known kinds; label bird (12 pictures); 1 path; text in 3 pictures'
         """
-        parts = [f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}"] if self.kinds else []
-        parts += [f"similar to known kinds ({self.lemma})"] if self.lemma is not None and not self.kinds else []
+        parts = []
+        if self.space is not None:
+            parts.append(f"compared by the text encoder of {self.space}")
+        elif self.kinds:
+            parts.append(f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}")
+        elif self.lemma is not None:
+            parts.append(f"similar to known kinds ({self.lemma})")
         parts += [f"label {label} ({many(n, 'picture')})" for label, n in self.labels.items()]
         parts += [many(self.paths, "path")] if self.paths else []
         parts += [f"text in {many(self.texts, 'picture')}"] if self.texts else []
@@ -94,7 +101,7 @@ class Meaning:
 
 def understand(spaces: Spaces, words: str) -> list[Meaning]:
     """What the collection understands by each of the words."""
-    return [word.meaning for word in _read(spaces, words).words]
+    return [word.meaning for word in _read(spaces, words, _text_space(spaces, None)).words]
 
 
 def search_words(
@@ -118,8 +125,9 @@ def search_words(
     """
     check_count("k", k)
     among = None if filter is None else select(spaces.store, filter)
-    texts, without_texts = ([_read(spaces, text) for text in given] for given in (words, without_words))
-    describe = partial(_make_matcher, spaces, _text_space(spaces, space), among=among)
+    encoder = _text_space(spaces, space)
+    texts, without_texts = ([_read(spaces, text, encoder) for text in given] for given in (words, without_words))
+    describe = partial(_make_matcher, spaces, encoder, among=among)
     wanted: list[Matcher] = [describe(text) for text in texts]
     unwanted: list[Matcher] = [describe(text) for text in without_texts]
     for examples, matchers in ((positive, wanted), (negative, unwanted)):
@@ -149,7 +157,8 @@ def search_words(
 
 def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
     """An example (d,) to start a session with: the mean vector of the pictures that match the words best."""
-    matcher = _make_matcher(spaces, _text_space(spaces, space), _read(spaces, words), among=space.row_ids())
+    encoder = _text_space(spaces, space)
+    matcher = _make_matcher(spaces, encoder, _read(spaces, words, encoder), among=space.row_ids())
     ids, scores = matcher.best(EXAMPLE_PICTURES)
     if not len(ids):
         raise InputError(f"No picture matches {words!r}. Start the session with a picture or a label instead.")
@@ -437,18 +446,21 @@ def _text_space(spaces: Spaces, space: Space | None) -> Space | None:
     return next((one for one in candidates if one.takes_text and len(one)), None)
 
 
-def _read(spaces: Spaces, text: str) -> ReadText:
-    """Read a text into words, and find the pictures that the user's own words connect with them."""
+def _read(spaces: Spaces, text: str, encoder: Space | None) -> ReadText:
+    """Read a text into words, and find the pictures that the user's own words connect with them.
+
+    `encoder` is the space that encodes the text, if there is one.
+    """
     if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_WORDS:
         raise InputError(f"Words must have 1 to {MAX_WORDS} characters. Got {text!r:.80}.")
     terms = Words.load().read(text)
     if not terms:
         raise InputError(f"{text!r} has no word to search for. Give nouns, such as: dog, red car, beach.")
     counts = spaces.store.judgements.classes.counts()
-    return ReadText(text, [_find_own(spaces, term, counts) for term in terms])
+    return ReadText(text, [_find_own(spaces, term, counts, encoder) for term in terms])
 
 
-def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
+def _find_own(spaces: Spaces, term: Term, counts: dict[str, int], encoder: Space | None) -> OwnWord:
     store = spaces.store
     wanted = [_spellings(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
@@ -466,7 +478,8 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     values = np.where(_places(paths, ids)[1], np.float32(PATH_SCORE), np.float32(0))
     at = np.searchsorted(ids, labelled)
     values[at] = np.maximum(values[at], np.array([scores[item] for item in labelled.tolist()], np.float32))
-    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), term.suggestions)
+    name, similar = (None, term.suggestions) if encoder is None else (encoder.name, [])
+    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), similar, name)
     return OwnWord(term, meaning, ids, values)
 
 
