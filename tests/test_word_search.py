@@ -216,6 +216,12 @@ def test_unknown_words_are_explained(collection):
     assert found(collection, "elefant tiger")[0] == 3
 
 
+def test_a_text_without_letters_is_not_called_unknown(collection):
+    collection.classes.add("2019", [1])
+    with pytest.raises(InputError, match=r"'2019' has no letters.*filter by label"):
+        found(collection, "2019")
+
+
 @pytest.mark.parametrize("words", ["", "  ", "the", "!?", "x" * 201])
 def test_text_without_words_is_rejected(collection, words):
     with pytest.raises(InputError):

@@ -431,6 +431,11 @@ def _make_matcher(spaces: Spaces, space: Space | None, text: ReadText, *, among:
 
 
 def _explain_unknown(text: ReadText) -> str:
+    if not split_words(text.text):
+        return (
+            f"{text.text!r} has no letters, and searches by words ignore all other characters. To find a number in a"
+            " path, filter by path, such as '*2019*'; to find one in a label, filter by label."
+        )
     similar = list(dict.fromkeys(word for own in text.words for word in own.meaning.suggestions))
     hint = f" Similar words: {', '.join(similar)}." if similar else ""
     return (
