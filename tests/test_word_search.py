@@ -216,6 +216,12 @@ def test_unknown_words_are_explained(collection):
     assert found(collection, "elefant tiger")[0] == 3
 
 
+def test_only_unknown_words_have_similar_words(collection):
+    assert collection.understand("elefant")[0].suggestions
+    collection.classes.add("elefant", [4])
+    assert not collection.understand("elefant")[0].suggestions
+
+
 def test_a_text_without_letters_is_not_called_unknown(collection):
     collection.classes.add("2019", [1])
     with pytest.raises(InputError, match=r"'2019' has no letters.*filter by label"):

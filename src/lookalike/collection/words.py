@@ -483,8 +483,10 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int], encoder: Space
     values = np.where(_places(paths, ids)[1], np.float32(PATH_SCORE), np.float32(0))
     at = np.searchsorted(ids, labelled)
     values[at] = np.maximum(values[at], np.array([scores[item] for item in labelled.tolist()], np.float32))
-    name, similar = (None, term.suggestions) if encoder is None else (encoder.name, [])
-    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), similar, name)
+    space = None if encoder is None else encoder.name
+    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), space=space)
+    if not meaning.is_known:
+        meaning = replace(meaning, suggestions=term.suggestions)
     return OwnWord(term, meaning, ids, values)
 
 
