@@ -286,6 +286,23 @@ def test_a_collection_without_kinds_explains_what_is_missing(tmp_path, collectio
         found(collection, "bus")
 
 
+def test_a_collection_of_an_older_version_is_refreshed_and_needs_no_recipe(collection):
+    store = collection._store
+    with store.writer(), store.transaction():
+        store.vectors.drop_space(collection._spaces.kinds.name)
+    for _ in ("before a command creates the kinds", "after it"):
+        with pytest.raises(InputError, match=r"recognize them: lookalike refresh$"):
+            found(collection, "bus")
+        with store.writer():
+            collection._spaces.create_kinds()
+
+
+def test_an_empty_collection_has_no_results(tmp_path):
+    with Collection(tmp_path / "empty", create=True) as empty:
+        empty.add(tmp_path, recipes="deep-plain")
+        assert found(empty, "bus") == []
+
+
 @pytest.fixture(scope="module")
 def clipped(pictures, towers, tmp_path_factory):
     """A collection with a text encoder; its paths do not contain the names of kinds, but the number of the kind."""

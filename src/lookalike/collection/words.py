@@ -422,12 +422,18 @@ def _make_matcher(spaces: Spaces, space: Space | None, text: ReadText, *, among:
     known = [own for own in text.words if own.meaning.is_known]
     if not known:
         raise InputError(_explain_unknown(text))
-    if spaces.kinds is None and not any(len(own.ids) for own in known):
-        raise InputError(
-            "No picture was recognized yet, and no label, folder or file has these words. Add the recipe deep, which"
-            " recognizes kinds of pictures: lookalike add FOLDER --recipe deep"
-        )
+    if not any(len(own.ids) for own in known) and _lacks_kinds(spaces):
+        advice = "Read the pictures again to recognize them: lookalike refresh"
+        if spaces.recognizer is None:
+            advice = "Add the recipe deep, which recognizes kinds of pictures: lookalike add FOLDER --recipe deep"
+        raise InputError(f"No picture was recognized yet, and no label, folder or file has these words. {advice}")
     return KindMatcher(spaces, known, among)
+
+
+def _lacks_kinds(spaces: Spaces) -> bool:
+    """Whether there are pictures and the network has recognized none, as in a collection of an older version."""
+    kinds = spaces.kinds
+    return kinds is None or (not spaces.store.vectors.blocks(kinds.name) and len(spaces.store.items) > 0)
 
 
 def _explain_unknown(text: ReadText) -> str:
