@@ -146,6 +146,12 @@ def test_irregular_plurals_do_not_matter_in_paths_and_labels(collection):
     assert [meaning.labels for meaning in collection.understand("goose")] == [{"geese": 1}]
 
 
+@pytest.mark.parametrize("words", ["grandma's house", "Grandma’s houses", "grandma house"])
+def test_the_s_of_a_possessive_does_not_matter(collection, words):
+    place(collection, "/photos/my grandma/house.jpg", "/photos/Grandma's house/2.jpg")
+    assert paths_with(collection, words) == [2, 2]
+
+
 def test_copies_of_a_picture_count_once(collection):
     place(collection, "/photos/sand/1.jpg")
     with collection._store.writer(), collection._store.transaction():

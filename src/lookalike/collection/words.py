@@ -6,6 +6,7 @@ which WordNet connects with words (`classes.words`). A space with a text encoder
 user's own CLIP, replaces the kinds. Words can be combined with example pictures.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,8 @@ FOLDER_WORDS, FOLDER_ITEMS = 20, 20
 
 MAX_WORDS = 200
 """Maximum number of characters of a search by words."""
+
+POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,12 +522,12 @@ def _contains(name: str, words: Sequence[set[str]]) -> bool:
 
 
 def _spellings(text: str) -> list[set[str]]:
-    """The spellings of each word of a text.
+    """The spellings of each word of a text, without the 's of a possessive: "grandma's" also finds "My Grandma".
 
     >>> [sorted(spellings) for spellings in _spellings("Fire engines")]
     [['fire', 'fires'], ['engine', 'engines', 'engineses']]
     """
-    return [Words.load().spellings(word) for word in split_words(text)]
+    return [Words.load().spellings(word) for word in split_words(POSSESSIVE.sub("", text))]
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:
