@@ -212,6 +212,12 @@ def test_text_is_read_without_the_network(no_network):
 
 
 @pytest.mark.skipif(not HAS_RAPIDOCR, reason="rapidocr is not installed")
+@pytest.mark.parametrize("shape", [(2, 3000), (3000, 2), (29, 2900), (1, 1), (20, 1999)])
+def test_pictures_that_are_too_small_or_thin_have_no_text(shape):
+    assert TextReader()(np.full((*shape, 3), 255, np.uint8)) == ""
+
+
+@pytest.mark.skipif(not HAS_RAPIDOCR, reason="rapidocr is not installed")
 def test_a_network_that_is_missing_is_an_error_and_not_downloaded(tmp_path, monkeypatch, no_network):
     models = Path(find_spec("rapidocr").origin).parent / "models"
     shutil.copytree(models, tmp_path / "models", ignore=shutil.ignore_patterns("*_rec_*"))

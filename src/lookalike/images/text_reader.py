@@ -17,6 +17,9 @@ from lookalike.types import Pixels
 SIDE = 1_000
 """Minimum length in pixels of the shorter side of a picture in which text is read, if the file has as many."""
 
+MAX_ASPECT = 100
+"""Maximum ratio of the sides of a picture in which text is read. rapidocr shrinks longer lines to a height of 0."""
+
 MAX_TEXT = 10_000
 """Maximum number of characters that are kept per picture."""
 
@@ -35,6 +38,8 @@ class TextReader:
 
     def __call__(self, pixels: Pixels) -> str:
         """Return the lines of text in a picture, (h, w, 3) uint8 RGB; an empty string if there are none."""
+        if max(pixels.shape[:2]) > MAX_ASPECT * min(pixels.shape[:2]):
+            return ""
         found = self._engine(np.ascontiguousarray(pixels[..., ::-1]))
         return "\n".join(found.txts or ())[:MAX_TEXT]
 
