@@ -180,6 +180,16 @@ def test_labels_outrank_the_network(collection):
     assert collection.understand("tigers")[0].labels == {"tiger cub": 1}
 
 
+def test_a_text_of_stop_words_finds_labels_and_folders(collection):
+    place(collection, "/photos/May/1.jpg")
+    collection.classes.add("Will", [4])
+    assert found(collection, "will") == [4]
+    assert found(collection, "a photo of Will", k=1) == [4]
+    assert found(collection, "may") == [11]
+    with pytest.raises(InputError, match="no word to search for"):
+        found(collection, "the")
+
+
 def test_a_predicted_class_counts_by_its_probability(collection):
     collection.classes.add("pet", [1])
     collection._store.judgements.predictions.add([(4, "pet", 0.8)], space="deep-plain", model="ncm 1")

@@ -152,8 +152,8 @@ class Words:
         with np.load(Path(__file__).with_name("wordnet.npz"), allow_pickle=False) as table:
             return cls(dict(table))
 
-    def read(self, text: str) -> list[Term]:
-        """Return the terms of a text in order, without stop words.
+    def read(self, text: str, *, stop_words: bool = False) -> list[Term]:
+        """Return the terms of a text in order, without stop words unless these are requested.
 
         Upper case, plurals, hyphens, underscores and punctuation do not matter. Words that form a name are one term.
         """
@@ -164,7 +164,7 @@ class Words:
             start = 0
             while start < len(words):
                 end, row = self._longest(words, start)
-                if row is not None or words[start].key not in STOP_WORDS:
+                if row is not None or stop_words or words[start].key not in STOP_WORDS:
                     terms.append(self._term(text[words[start].start : words[end - 1].end], words[start].key, row))
                 start = end
         return terms

@@ -467,11 +467,13 @@ def _read(spaces: Spaces, text: str, encoder: Space | None) -> ReadText:
     """
     if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_WORDS:
         raise InputError(f"Words must have 1 to {MAX_WORDS} characters. Got {text!r:.80}.")
-    terms = Words.load().read(text)
-    if not terms:
-        raise InputError(f"{text!r} has no word to search for. Give nouns, such as: dog, red car, beach.")
     counts = spaces.store.judgements.classes.counts()
-    return ReadText(text, [_find_own(spaces, term, counts, encoder) for term in terms])
+    terms = Words.load().read(text)
+    given = terms or Words.load().read(text, stop_words=True)  # a label or folder can be named "Will" or "May"
+    words = [_find_own(spaces, term, counts, encoder) for term in given]
+    if not terms and not any(len(word.ids) for word in words):
+        raise InputError(f"{text!r} has no word to search for. Give nouns, such as: dog, red car, beach.")
+    return ReadText(text, words)
 
 
 def _find_own(spaces: Spaces, term: Term, counts: dict[str, int], encoder: Space | None) -> OwnWord:
