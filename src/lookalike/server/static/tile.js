@@ -26,7 +26,7 @@ export const lookButton = (act) =>
 
 const SHAPE = 4 / 3; // aspect ratio of a tile
 
-/** Show the whole picture of a tile with a frame around a part of it, or without a box the tile as it was. */
+/** Show the whole picture of a tile with a frame around a part of it; without a box, the tile has no frame. */
 export function drawFrame(tile, item, box) {
   const pic = tile.querySelector(".pic");
   pic.querySelector(".found-here")?.remove();
