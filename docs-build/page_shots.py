@@ -13,7 +13,7 @@ SHOTS = {
     "start": ["start-light"],
     "session": ["session-played"],
     "dark": ["words-dark"],
-    "phone": ["start-phone-light", "session-phone-light", "session-phone-dark", "map-phone-dark"],
+    "phone": ["start-phone-light", "session-phone-light", "session-phone-dark", "class-phone-dark"],
 }
 """The pictures in docs/, and the screenshots that each shows side by side."""
 GAP = 24
