@@ -390,7 +390,7 @@ def test_an_unfinished_log_in_a_read_only_folder_is_an_error(open_folder: Path) 
 
 @pytest.mark.parametrize(
     ("name", "migrations", "every"),
-    [("v13/catalogue", CATALOGUE, 30_011), ("v11/judgements", JUDGEMENTS, 30_011), ("v8/jobs", JOBS, 1_009)],
+    [("v13/catalogue", CATALOGUE, 30_011), ("v14/judgements", JUDGEMENTS, 30_011), ("v8/jobs", JOBS, 1_009)],
 )
 def test_no_flipped_bit_changes_a_value_undetected(
     tmp_path: Path, name: str, migrations: list[str], every: int

@@ -5,7 +5,6 @@ import pytest
 from PIL import Image
 
 from lookalike import Crop, Filter
-from lookalike.collection.searching import windows
 from lookalike.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("read_here")
@@ -25,22 +24,33 @@ def collage(pictures, tmp_path):
     return tmp_path / "pictures" / "collage.png"
 
 
-def test_boxes_are_inside_and_cover_the_picture():
-    made = np.array(windows())
-    assert made.min() == 0
-    assert made.max() == 1
-    assert (made[:, 2:] > made[:, :2]).all()
-    assert tuple(made[0]) == (0, 0, 1, 1)
-    assert len({tuple(box) for box in made}) == len(made)
-
-
 @pytest.mark.parametrize("recipe", ["color", "deep", "mine = vlad(k=16)"])
 def test_the_box_of_a_match_is_where_the_picture_was_pasted(collection, pictures, collage, recipe):
     collection.add(collage.parent, pictures / "stripes", recipes=[recipe], workers=1)
-    only = Filter(path="collage.png")  # finding a box is slow
+    only = Filter(path="collage.png")
     for kind, box in QUARTERS.items():
         (found,) = collection.search(pictures / kind / f"{kind}-000.jpg", where=True, filter=only)
         assert _overlap(found.box, box) > 0.4
+
+
+@pytest.mark.parametrize("recipe", ["color", "deep"])
+def test_the_box_of_a_pasted_object_overlaps_it_by_half(collection, pictures, tmp_path, recipe):
+    box = (0.45, 0.1, 0.95, 0.6)
+    (tmp_path / "pasted").mkdir()
+    for kind in QUARTERS:
+        with (
+            Image.open(pictures / "stripes" / "stripes-000.jpg") as photo,
+            Image.open(pictures / kind / f"{kind}-000.jpg") as part,
+        ):
+            photo.paste(part.resize((160, 120)), (144, 24))
+            photo.save(tmp_path / "pasted" / f"{kind}.png")
+    collection.add(pictures, tmp_path / "pasted", recipes=[recipe], workers=1)
+    if recipe == "deep":
+        collection.fit("deep")
+    for kind in QUARTERS:
+        another = pictures / kind / f"{kind}-001.jpg"
+        (found,) = collection.search(another, where=True, filter=Filter(path=f"*pasted/{kind}.png"))
+        assert _overlap(found.box, box) >= 0.5
 
 
 @pytest.mark.parametrize("recipe", ["color", "deep"])
@@ -78,6 +88,28 @@ def test_examples_that_are_not_pictures_have_no_parts(seen, picture):
 
 def test_a_tiny_part_is_at_least_one_pixel(seen, pictures):
     assert seen.search(Crop(pictures / "fish" / "fish-000.jpg", (0.0, 0.0, 1e-320, 1.0)), k=1)
+
+
+def test_a_picture_that_matches_as_a_whole_has_a_box_around_it(collection, pictures):
+    collection.add(pictures / "fish", recipes=["color"])
+    found = collection.search(pictures / "fish" / "fish-000.jpg", k=1, where=True)
+    assert found[0].box == (0, 0, 1, 1)
+
+
+def test_a_picture_of_one_colour_has_a_box_around_it(collection, pictures, tmp_path):
+    Image.new("RGB", (90, 60), "gray").save(tmp_path / "gray.png")
+    collection.add(tmp_path / "gray.png", recipes=["color"])
+    (found,) = collection.search(pictures / "fish" / "fish-000.jpg", where=True)
+    assert found.box == (0, 0, 1, 1)
+
+
+def test_boxes_can_be_found_after_the_search(collection, pictures, collage):
+    collection.add(collage.parent, pictures / "fish", recipes=["color"])
+    fish = Crop(collage, QUARTERS["fish"])
+    results = collection.search(fish, without=pictures / "flower" / "flower-000.jpg", k=3, where=True)
+    ids = [result.id for result in results]
+    boxes = collection.locate([*ids, 1], fish, without=pictures / "flower" / "flower-000.jpg")
+    assert boxes == {result.id: result.box for result in results} | {1: None}
 
 
 def test_a_result_is_read_from_a_remaining_copy(collection, pictures, tmp_path):

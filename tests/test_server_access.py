@@ -303,7 +303,7 @@ def test_every_route_names_the_role_it_needs(own):
             for method in route.methods:
                 roles[method, route.path] = max((r for r in needed if r), key=module.ROLES.index, default=None)
     assert {path for (_, path), role in roles.items() if role is None} == OPEN
-    judging = ("/sessions", "/classes/add", "/classes/remove", "/classes/confirm", "/classes/reject")
+    judging = ("/sessions", "/saved", "/classes/add", "/classes/remove", "/classes/confirm", "/classes/reject")
     managing = ("/classes/rename", "/classes/merge", "/classes/delete")
     for (method, path), role in roles.items():
         if method != "GET" and path.startswith(tuple(f"/api/v1{part}" for part in judging)):

@@ -50,6 +50,29 @@ def test_a_search_applies_its_filter_and_box(service, ids):
     assert all(len(result["box"]) == 4 for result in found["results"])
 
 
+def test_the_boxes_of_results_can_be_requested_later(service, ids):
+    search = {"examples": [{"id": ids[0], "box": [0, 0, 0.5, 0.5]}], "without": [{"id": ids[30]}]}
+    results = service.post("/search", search | {"k": 3, "where": True})["results"]
+    expected = [{"item": result["item"]["id"], "box": result["box"]} for result in results]
+    unknown = "0000000000000001"
+    found = service.post("/search/boxes", search | {"items": [one["item"] for one in expected] + [unknown]})
+    assert found["boxes"] == [*expected, {"item": unknown, "box": None}]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        ({"examples": [], "items": ["0" * 16]}, 422, "input"),
+        ({"examples": [{"id": "0" * 16}], "items": []}, 422, "input"),
+        ({"examples": [{"id": "0" * 16}], "items": ["0" * 16] * 51}, 422, "input"),
+        ({"examples": [{"upload": "A" * 22}], "items": ["0" * 16]}, 404, "missing"),
+        ({"examples": [{"id": "0000000000000001"}], "items": ["0" * 16]}, 404, "missing"),
+    ],
+)
+def test_invalid_requests_for_boxes_are_rejected(service, body, status, kind):
+    error(service.client.post("/api/v1/search/boxes", json=body), status, kind)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "kind", "field"),
     [

@@ -9,7 +9,8 @@ import pytest
 
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
-from lookalike.server.selections import MISSING, Selections, zip_names, zip_parts
+from lookalike.server.selections import MISSING, Selections, zip_parts
+from lookalike.text import safe_names
 from serving import add_token, copy_shelf, error, running
 
 
@@ -128,13 +129,13 @@ def test_a_zip_holds_one_file_at_a_time():
     assert sum(sum(map(len, part)) for part in parts) > 49_000
 
 
-def test_names_in_a_zip_are_safe_and_unique():
-    assert zip_names(["x/../../a.jpg"]) == ["x_.._.._a.jpg"]
-    assert zip_names(["a.png", "a.gif"], ".jpg") == ["a.jpg", "a (2).jpg"]
-    assert zip_names(["COM1.jpg", "\udcff\u202egpj.exe", " . ", "", MISSING, "noend"])[:1] == ["COM1_.jpg"]
-    made = zip_names([MISSING, "a" * 5_000 + ".jpg", "\udcff.jpg", "", "..", "b"])
-    assert len({name.casefold() for name in made} - {MISSING}) == 6
-    assert max(map(len, made)) < 140
+def test_names_of_files_are_safe_and_unique():
+    assert safe_names(["x/../../a.jpg"]) == ["x_.._.._a.jpg"]
+    assert safe_names(["a.png", "a.gif"], ".jpg") == ["a.jpg", "a (2).jpg"]
+    assert safe_names(["COM1.jpg", "\udcff\u202egpj.exe", " . ", "", MISSING, "noend"])[:1] == ["COM1_.jpg"]
+    made = safe_names([MISSING, "a" * 5_000 + ".jpg", "猫" * 5_000, "\udcff.jpg", "", "..", "b"], reserved=[MISSING])
+    assert len({name.casefold() for name in made} - {MISSING}) == 7
+    assert max(len(name.encode()) for name in made) < 200
 
 
 def test_many_pictures_are_labelled_in_one_request(shelf, tmp_path):

@@ -86,6 +86,18 @@ def check_feature_regions(make: Make) -> None:
     _must_raise((InputError,), feature.regions, picture, [(0.5, 0.0, 0.5, 1.0)])
 
 
+def check_feature_cells(make: Make) -> None:
+    """Check that the vectors of cells are grids of at least 3 × 3 finite vectors, even for extreme pictures."""
+    feature = _fit_feature(make())
+    for picture in (_pictures()[0], *_extremes()):
+        X = feature.cells(picture)
+        assert X.ndim == 4
+        assert min(X.shape[1:3]) >= 3
+        assert X.shape[3] == feature.dim
+        assert X.dtype == np.float32
+        assert np.isfinite(X).all()
+
+
 def check_feature_saves(make: Make) -> None:
     """Check that spec and learned arrays restore a fitted feature; one that learns cannot extract before `fit`."""
     feature = _fit_feature(make())
@@ -309,6 +321,7 @@ CHECKS: dict[str, list[Callable[[Make], None]]] = {
         check_feature_extremes,
         check_feature_distinguishes_pictures,
         check_feature_regions,
+        check_feature_cells,
         check_feature_saves,
     ],
     "local": [

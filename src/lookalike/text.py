@@ -15,6 +15,13 @@ SECONDS = {"s": 1, "ms": 1e-3, "min": 60, "h": 3_600}
 MARK_NAMES = {"relevant": "positive", "irrelevant": "negative", "skip": "skipped"}
 """Names of the kinds of marks, for users."""
 
+MAX_STEM_BYTES = 180
+"""Maximum length of the name of a file, without its suffix. File systems allow 255 bytes in total."""
+
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\ud800-\udfff<>:"/\\|?*\u202a-\u202e\u2066-\u2069]')
+"""Characters that Windows does not allow, that cannot be encoded, or that change the direction of text."""
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)$", re.IGNORECASE)
+
 
 def printable(text: str) -> str:
     r"""Escape characters that are not printable, so that a file name cannot move the cursor or break a line.
@@ -84,6 +91,30 @@ def shorten(path: str | None, width: int | None = None) -> str:
             break
     text = printable(path)
     return text if width is None or len(text) <= width else "…" + text[len(text) - max(width, 2) + 1 :]
+
+
+def safe_names(names: Iterable[str], suffix: str | None = None, reserved: Iterable[str] = ()) -> list[str]:
+    """Return names of files that are safe on all systems and unique, even if upper and lower case are the same.
+
+    With `suffix`, it replaces the suffixes. `reserved` names, in lower case, are not used.
+
+    >>> safe_names(["a.jpg", "A.jpg", "../x?.png", "con.gif"])
+    ['a.jpg', 'A (2).jpg', '.._x_.png', 'con_.gif']
+    """
+    used, safe = set(reserved), []
+    for name in names:
+        stem, dot, end = _UNSAFE.sub("_", name).rpartition(".")
+        stem, end = (stem, dot + end[:16]) if stem else (end, "")
+        stem = stem.encode()[:MAX_STEM_BYTES].decode(errors="ignore").strip(" ") or "picture"
+        stem += "_" * bool(_DEVICES.match(stem.partition(".")[0]) or stem.endswith("."))
+        end = (end if suffix is None else suffix).rstrip(" .")
+        count, tried = 1, stem + end
+        while tried.casefold() in used:
+            count += 1
+            tried = f"{stem} ({count}){end}"
+        used.add(tried.casefold())
+        safe.append(tried)
+    return safe
 
 
 def human_bytes(count: float) -> str:

@@ -36,6 +36,9 @@ Prepared: TypeAlias = Any
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """`progress(stage, done, total)` is called often, so it must be fast. `total` is None while it is unknown."""
 
+CELLS, CELL_SHARE = 8, 0.2
+"""Cells per side of a picture, and the width and height of a cell as a share of the picture."""
+
 Run: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 """A function like `map`; it can call the given function in other processes."""
 
@@ -186,6 +189,12 @@ class Feature(Protocol):
     def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
         """Compute the vectors of parts of one picture, as if they were cropped: (len(boxes), dim) float32."""
         return self.extract([crop(image, box) for box in boxes])
+
+    def cells(self, image: Pixels) -> Vectors:
+        """Compute the vectors of small parts of a picture, a grid at each of several scales: (scales, h, w, dim)."""
+        starts = [i * (1 - CELL_SHARE) / (CELLS - 1) for i in range(CELLS)]
+        boxes = [(x, y, min(1.0, x + CELL_SHARE), min(1.0, y + CELL_SHARE)) for y in starts for x in starts]
+        return self.regions(image, boxes).reshape(1, CELLS, CELLS, -1)
 
 
 @runtime_checkable

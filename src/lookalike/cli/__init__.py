@@ -1,11 +1,11 @@
 """The command line. Exit codes: 0 success, 1 files skipped or faults found, 2 usage or input error, 130 Ctrl-C.
 
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `clip`, `search` (search,
-explain), `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items, facets,
-stats, map, export), `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair, backup, restore,
-compact), `cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands share, `output`
-the functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints every error as
-one line.
+explain), `saved`, `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items,
+facets, stats, map, export), `split`, `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair,
+backup, restore, compact), `cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands
+share, `output` the functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints
+every error as one line.
 """
 
 import io
@@ -31,8 +31,10 @@ from lookalike.cli import (
     maintenance,
     overview,
     plan,
+    saved,
     search,
     serve,
+    split,
 )
 from lookalike.cli.options import COLLECTION, use_cluster
 from lookalike.cli.output import complete_commands, print_json, print_line, print_note, remember_collection
@@ -147,7 +149,8 @@ app.add_typer(classes.app)
 app.add_typer(duplicates.app)
 app.command("map")(overview.map_)
 app.add_typer(feedback.sessions_app)
-for _verb in (overview.items, overview.facets, overview.stats, search.explain, overview.export):
+app.add_typer(saved.app)
+for _verb in (overview.items, overview.facets, overview.stats, search.explain, overview.export, split.split):
     app.command()(_verb)
 for _verb in (history.undo, history.history):
     app.command()(_verb)

@@ -55,6 +55,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="Maximum time to wait for another writer.")
 ]
+Export = Annotated[
+    str | None,
+    typer.Option(
+        "--export",
+        metavar="FILE|FOLDER",
+        help="Also write the results to a .csv, .json or .txt file, or copy the pictures to a .zip or a new folder.",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Number of processes that read pictures. Default: one per core, at most 8."),

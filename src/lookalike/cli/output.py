@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -30,7 +30,7 @@ LINE_S = 10.0
 
 _VERBS = (
     "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|facets|feedback|fit|history|items|label"
-    "|map|plan|refresh|remove|repair|search|serve|sessions|stats|token|undo|verify"
+    "|map|plan|refresh|remove|repair|saved|search|serve|sessions|split|stats|token|undo|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
 _collection: list[str] = []  # the collection given on the command line, if any
@@ -74,6 +74,12 @@ def print_table(head: list[str], rows: list[list[str]]) -> None:
             for cell, width, number in zip(row, widths, numbers, strict=True)
         ]
         print_line("  ".join(cells).rstrip())
+
+
+def print_missing(missing: Mapping[str, str]) -> None:
+    """Print a note for each file that could not be written, with the reason."""
+    for path, reason in missing.items():
+        print_note(f"Not written: {path}: {reason}")
 
 
 def print_rich(thing: Any) -> None:

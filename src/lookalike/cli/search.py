@@ -1,14 +1,17 @@
 """`lookalike search`: find similar pictures; `lookalike explain`: list the negatives that shape a slem classifier."""
 
 import os
+import shlex
 import shutil
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import lookalike
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import (
+    Export,
     Json,
     Space,
     Where,
@@ -19,9 +22,18 @@ from lookalike.cli.options import (
     print_meanings,
     split_words,
 )
-from lookalike.cli.output import bars, on_terminal, print_json, print_line, print_note, print_rich, show_path
+from lookalike.cli.output import (
+    bars,
+    on_terminal,
+    print_json,
+    print_line,
+    print_missing,
+    print_note,
+    print_rich,
+    show_path,
+)
 from lookalike.errors import InputError
-from lookalike.text import human_probability
+from lookalike.text import human_probability, many
 
 if TYPE_CHECKING:
     from lookalike import Collection, Filter, show, types
@@ -79,6 +91,10 @@ def search(
         typer.Option("--box", metavar="L,T,R,B", help="Search with this part of IMAGE; numbers from 0 to 1."),
     ] = None,
     boxes: Annotated[bool, typer.Option("--where", help="Also print the part of each result that matches.")] = False,
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="NAME", help="Save the search (see lookalike saved).")
+    ] = None,
+    export: Export = None,
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Also write the results as an HTML page.")
     ] = None,
@@ -99,7 +115,8 @@ def search(
       lookalike search "dog on grass"
       lookalike search beach holiday.jpg --not crowd.jpg
       lookalike search beach.jpg dunes.jpg --not city.jpg --not harbour.jpg -k 50
-      lookalike search beach.jpg -k 200 --likely 0.8
+      lookalike search beach.jpg -k 200 --likely 0.8 --save beaches
+      lookalike search beach.jpg -k 50 --export beaches.csv
       lookalike search 0f3a5c7e9b1d2f40 --path '*/2024/*' --json
       lookalike search street.jpg --box 0.4,0.1,0.7,0.5 --where --html found.html
     """
@@ -114,31 +131,45 @@ def search(
         texts += words or []
         if part is not None and len(images) != 1:
             raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
-        results = collection.search(
-            images if part is None else lookalike.Crop(images[0], part),
-            words=texts,
-            without=not_images,
-            without_words=not_texts,
-            k=k,
-            space=space,
-            filter=filter,
-            effort=parse_effort(effort),
-            within=within,
-            likely=likely,
-            rerank=rerank,
-            where=boxes,
-            progress=progress,
-        )
+        query: dict[str, Any] = {
+            "examples": images if part is None else lookalike.Crop(images[0], part),
+            "words": texts,
+            "without": not_images,
+            "without_words": not_texts,
+            "k": k,
+            "space": space,
+            "filter": filter,
+            "within": within,
+            "likely": likely,
+            "rerank": rerank,
+        }
+        results = collection.search(**query, effort=parse_effort(effort), where=boxes, progress=progress)
+        missing = export_results(collection, results, export, progress)
+        if save is not None:
+            saved = collection.saved_searches.save(save, **query)
+            print_note(f"Saved. To see what is new later: lookalike saved run {shlex.quote(saved.name)}")
         if html is not None or sheet is not None:
             shown = [_example(collection, image, "example", part) for image in images]
             shown += [_example(collection, image, "not") for image in not_images]
             _draw(", ".join([*texts, *map(os.path.basename, images)]), shown, results, html, sheet)
     if not json:
         print_meanings(results.understood)
-    _print_results(results, json, boxes, rated=likely is not None)
+    print_results(results, json, boxes, rated=likely is not None)
     if results.cutoff is not None:
         print_note(results.cutoff.summary)
-    return 0
+    return int(missing)
+
+
+def export_results(
+    collection: "Collection", results: "Sequence[Result]", target: str | None, progress: "types.Progress"
+) -> bool:
+    """Export results if there is a target, and print a note; return whether pictures are missing."""
+    if target is None:
+        return False
+    missing = collection.export_results(results, target, progress=progress)
+    print_note(f"Exported {many(len(results) - len(missing), 'result')} to {target}")
+    print_missing(missing)
+    return bool(missing)
 
 
 def explain(
@@ -171,13 +202,15 @@ def explain(
     return 0
 
 
-def _print_results(results: "Results", json: bool, boxes: bool, rated: bool) -> None:
+def print_results(results: "Results", json: bool, boxes: bool, rated: bool, new: Set[int] | None = None) -> None:
+    """Print results; with `new`, JSON shows which ones are new."""
     if json:
         print_json(
             [
                 {"id": types.format_id(r.id), "path": r.path, "score": r.score}
                 | ({"likely": r.likely} if rated else {})
                 | ({"box": r.box} if boxes else {})
+                | ({"new": r.id in new} if new is not None else {})
                 for r in results
             ]
         )

@@ -9,6 +9,7 @@ Operations:
     words           search by words: kinds of pictures, the user's own words, example pictures
     likelihood      the probability that a result is right
     sessions        feedback: rounds, marks, the emulated user
+    saved_searches  searches to run again, and what is new in them
     classes         classes, their predictions, labels from files
     class_model     the classes in memory
     history         undo of removals
@@ -22,6 +23,7 @@ Operations:
     overview        pages of items, counts, sizes, speeds
     picture_map     the map: positions and classes of pictures
     export          JSON, CSV, COCO, arrays
+    split           training, validation and test pictures
     maintenance     verify, repair, compact
     planning        recommend an index for a given memory, predict its cost
 
@@ -31,6 +33,7 @@ Building blocks:
     space           `Space`: chooses the vectors that are searched, fitted on and learned from
     chain, specs    a feature and its fitted steps; the same as text
     indexes         open, cache and build indexes
+    picture_files   copies of pictures in a folder, or links to them
     resolve         from ids, paths, crops and filters to items, pixels and vectors
     reexports       names of lower layers for the command line and the service
 """

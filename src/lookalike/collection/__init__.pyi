@@ -56,6 +56,11 @@ from .reexports import read as read
 from .reexports import repair_jobs as repair_jobs
 from .reexports import verify_jobs as verify_jobs
 from .resolve import Crop as Crop
+from .saved_searches import SavedExample as SavedExample
+from .saved_searches import SavedQuery as SavedQuery
+from .saved_searches import SavedRun as SavedRun
+from .saved_searches import SavedSearch as SavedSearch
+from .saved_searches import SavedSearches as SavedSearches
 from .searching import Cutoff as Cutoff
 from .searching import Push as Push
 from .searching import Result as Result
@@ -69,5 +74,7 @@ from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space
 from .specs import check_client_fit as check_client_fit
+from .split import PARTS as PARTS
+from .split import Split as Split
 from .words import MAX_WORDS as MAX_WORDS
 from .words import Meaning as Meaning

@@ -90,6 +90,8 @@ class Browsing:
             passing = self._mask(columns, replace(filter, folder=None))
             if parent is not None:
                 parent = self._relative_folder()(parent.rstrip("/")) if parent.startswith("/") else parent.rstrip("/")
+            if parent == "":  # outside all sources
+                return []
             above = _split(parent) if parent else ()
             below: dict[tuple[str, ...], list[Ids]] = {}
             have_folders = set()

@@ -28,7 +28,6 @@ from lookalike.registry import (
     state_of,
 )
 from lookalike.types import (
-    Box,
     Coder,
     Feature,
     Ids,
@@ -130,11 +129,7 @@ class Chain:
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
         """Compute vectors of pictures, (n, D) float32: of the space, or of the feature if the chain is not fitted."""
-        return self._finish(self.feature.extract(images))
-
-    def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Compute the vectors of parts of a picture, (len(boxes), D) float32; see `extract`."""
-        return self._finish(self.feature.regions(image, boxes))
+        return self.finish(self.feature.extract(images))
 
     @property
     def takes_text(self) -> bool:
@@ -166,7 +161,8 @@ class Chain:
         query: Query = self.transforms[-1].compare(rows) if self.has_own_measure else PointQuery(rows)  # type: ignore[attr-defined]
         return query
 
-    def _finish(self, X: Vectors) -> Vectors:
+    def finish(self, X: Vectors) -> Vectors:
+        """Turn vectors (n, d) of the feature into those of `extract`."""
         return self.transform(X) if self.fitted else X
 
 

@@ -35,15 +35,18 @@ from lookalike.collection.fitting import (
 )
 from lookalike.collection.history import record_removal, removed_paths, restore_pictures
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
+from lookalike.collection.locating import locate_matches
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
 from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.other_files import forget_other_files, stored_totals
 from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
-from lookalike.collection.searching import Push, Results, cut_off, explain, find_pooled, locate_matches, search
+from lookalike.collection.saved_searches import SavedSearches
+from lookalike.collection.searching import Push, Result, Results, cut_off, explain, find_pooled, make_query, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
+from lookalike.collection.split import SHARES, Split, Together, split_pictures, write_split
 from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
@@ -58,14 +61,14 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.sessions import Summary
 from lookalike.store.sharing import ShareReport, share, unshare
-from lookalike.types import Ids, Progress, Query, Vectors, format_id, silent
+from lookalike.types import Box, Ids, Progress, Query, Vectors, format_id, silent
 
 
 class Collection:
     """Pictures, their vectors and their labels, in one directory.
 
-    Opening a collection does not write. A method that writes holds the writer lock while it runs. `classes` and
-    `spaces` have their own methods.
+    Opening a collection does not write. A method that writes holds the writer lock while it runs. `classes`,
+    `saved_searches` and `spaces` have their own methods.
 
     Parameters
     ----------
@@ -99,6 +102,7 @@ class Collection:
         self._pages = Pages(self._store)
         self._browsing = Browsing(self._store)
         self.classes = Classes(self._spaces)
+        self.saved_searches = SavedSearches(self._spaces, self.search)
         folders = None if within is None else [str(folder) for folder in within]
         self._adding = Adding(self._spaces, self.classes, folders)
 
@@ -468,8 +472,27 @@ class Collection:
         results, query = self._store.read_consistently(read)
         results = cut_off(results, within, likely)
         if where:
-            results[:] = locate_matches(self._spaces.find(space), results, query, progress or silent)
+            ids = [result.id for result in results]
+            boxes = locate_matches(self._spaces.find(space), ids, query, progress or silent)
+            results[:] = [replace(result, box=boxes[result.id]) for result in results]
         return results
+
+    def locate(
+        self,
+        items: Sequence[int],
+        examples: Example | Sequence[Example],
+        *,
+        without: Example | Sequence[Example] = (),
+        space: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[int, Box | None]:
+        """The part of each of these items that matches the examples, as `search` with `where` returns it.
+
+        The pictures are read and their features extracted again. The box is None if a picture cannot be read.
+        """
+        chosen = self._spaces.find(space)
+        query = self._store.read_consistently(lambda: make_query(chosen, as_list(examples), as_list(without)))
+        return locate_matches(chosen, items, query, progress or silent)
 
     def understand(self, words: str) -> list[Meaning]:
         """What a search by words understands by each word: kinds of pictures, labels, names of folders and files."""
@@ -867,6 +890,61 @@ class Collection:
         if format == "npz":
             return export.write_vectors(self._store, target, partial(self.vectors, space), filter)
         return export.write_items(self._store, target, format, filter)
+
+    def export_results(
+        self, results: Sequence[Result], target: str | Path, *, progress: Progress | None = None
+    ) -> dict[str, str]:
+        """Write the results of a search, with ranks and scores, to a .json, .csv or .txt file.
+
+        A .zip file contains the pictures. Any other target is a folder, which must be new or empty: the pictures are
+        copied to it. Their names start with the rank. Returns the reason for each picture that could not be copied.
+        """
+        return export.write_results(self._store, results, target, progress or silent)
+
+    def split(
+        self,
+        shares: Sequence[float] = SHARES,
+        *,
+        classes: Sequence[str] = (),
+        filter: Filter | None = None,
+        seed: int = 0,
+        together: Together = "edited",
+        progress: Progress | None = None,
+        workers: int | None = None,
+    ) -> Split:
+        """Split the labelled pictures into training, validation and test pictures; nothing is stored.
+
+        The part of a picture follows from a hash of its id and the seed, so it stays the same when other pictures are
+        added. Duplicates are in one part: with "same", re-encoded and resized copies; with "edited", also mirrored and
+        overlaid ones; with "alike", also similar pictures; "none" keeps nothing together. The sizes of the parts are
+        therefore only approximately the `shares`, also in each class.
+        """
+        return split_pictures(
+            self._spaces,
+            shares,
+            classes=classes,
+            filter=filter,
+            seed=seed,
+            together=together,
+            progress=progress or silent,
+            workers=workers,
+        )
+
+    def export_split(
+        self,
+        split: Split,
+        folder: str | Path,
+        *,
+        layouts: Sequence[str] = ("folders",),
+        copy: bool = False,
+        progress: Progress | None = None,
+    ) -> dict[str, str]:
+        """Write a split to a folder, which must be new or empty; return the reason for each missing picture.
+
+        "folders": PART/CLASS/ID.jpg, the layout of torchvision's ImageFolder, as symbolic links to the pictures, or as
+        copies. A picture with several labels is in several folders. "coco": PART.json. "csv": split.csv.
+        """
+        return write_split(self._store, split, folder, layouts, copy=copy, progress=progress or silent)
 
     def lines(
         self,

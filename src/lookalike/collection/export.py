@@ -1,4 +1,4 @@
-"""Export: items as JSON, CSV, a list of paths or COCO annotations, and vectors as arrays.
+"""Export: items and search results as JSON, CSV, a list of paths or COCO annotations, and vectors as arrays.
 
 Text is generated piece by piece. COCO: Lin et al., "Microsoft COCO: common objects in context", ECCV 2014; a label is
 an annotation whose box is the whole picture.
@@ -8,25 +8,29 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO, TypeAlias, get_args
 
 import numpy as np
 
+from lookalike.atomic_files import write_errors
 from lookalike.collection.copies import describe_copies
 from lookalike.collection.duplicates import Group
+from lookalike.collection.picture_files import check_new_folder, write_pictures, zip_pictures
 from lookalike.collection.resolve import ITEMS_BATCH, items_in, items_of, select
+from lookalike.collection.searching import Result
 from lookalike.errors import InputError, UnknownNameError
-from lookalike.images.sources import relative_to
+from lookalike.images.sources import absolute, relative_to
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord
-from lookalike.types import Ids, Vectors, format_id
+from lookalike.text import safe_names
+from lookalike.types import Ids, Progress, Vectors, format_id
 
 Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
 Row: TypeAlias = tuple[Item, Sequence[LabelRecord]]
@@ -49,13 +53,19 @@ def item_lines(
     on_item: Callable[[Item], None] | None = None,
     *,
     ids: Sequence[int] | None = None,
+    classes: Container[str] | None = None,
     relative: bool = False,
 ) -> Iterator[str]:
-    """The items of a collection, or those with these ids, as text, piece by piece; `on_item` is called with each."""
+    """The items of a collection, or those with these ids, as text, piece by piece; `on_item` is called with each.
+
+    COCO has only these `classes` as categories, by default all.
+    """
     check_format(format)
     parents: dict[str, list[str]] = {name: [] for name in store.judgements.classes.counts()}
     for child, parent in store.judgements.classes.parents():
         parents.setdefault(child, []).append(parent)
+    if classes is not None:
+        parents = {name: above for name, above in parents.items() if name in classes}
     rows = _rows(store, items_of(store, filter) if ids is None else items_in(store, ids), on_item)
     if relative:
         rows = map(partial(relative_row, relative_to(store.items.sources())), rows)
@@ -110,6 +120,61 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
     )
     yield from _array("[", described)
     yield "\n]\n"
+
+
+def result_lines(store: Store, results: Sequence[Result], format: Literal["json", "csv", "paths"]) -> Iterator[str]:
+    """The results of a search as text, with rank, score and likelihood; in CSV, one line per file."""
+    found = {result.id: (rank, result) for rank, result in enumerate(results, 1)}
+    rows = _rows(store, items_in(store, list(found)), None)
+    if format == "paths":
+        yield from _paths(rows)
+    elif format == "csv":
+        yield _csv_line(["rank", "score", "likely", *COLUMNS])
+        for row in rows:
+            rank, result = found[row[0].id]
+            for cells in _cells(*row):
+                yield _csv_line([rank, round(result.score, 6), result.likely, *cells])
+    else:
+        described = (
+            {"rank": found[item.id][0], "score": found[item.id][1].score, "likely": found[item.id][1].likely}
+            | describe(item, _labels(records))
+            for item, records in rows
+        )
+        yield from _array("[", described)
+        yield "\n]\n"
+
+
+def part_lines(store: Store, parts: Mapping[str, Sequence[int]], labels: Mapping[int, Sequence[str]]) -> Iterator[str]:
+    """The items of parts as CSV, one line per path, with these labels."""
+    yield _csv_line(["part", *COLUMNS])
+    for part, ids in parts.items():
+        for item in items_in(store, ids):
+            records = [LabelRecord(label, "", "", 0.0) for label in labels[item.id]]
+            for cells in _cells(item, records):
+                yield _csv_line([part, *cells])
+
+
+def write_results(store: Store, results: Sequence[Result], target: str | Path, progress: Progress) -> dict[str, str]:
+    """Write results to a .json, .csv or .txt file, or their pictures to a .zip or a new folder; return missing ones."""
+    path = Path(absolute(target))
+    formats: dict[str, Literal["json", "csv", "paths"]] = {".json": "json", ".csv": "csv", ".txt": "paths"}
+    chosen = formats.get(path.suffix.lower())
+    if chosen is not None:
+        with write_errors(path), path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            stream.writelines(result_lines(store, results, chosen))
+        return {}
+    is_zip = path.suffix.lower() == ".zip"
+    if not is_zip:
+        check_new_folder(path)
+    digits = len(str(len(results)))
+    names = safe_names(
+        f"{rank:0{digits}} {PurePath((result.path or format_id(result.id)).rpartition('::')[2]).name}"
+        for rank, result in enumerate(results, 1)
+    )
+    files = [(result.id, name) for result, name in zip(results, names, strict=True)]
+    if is_zip:
+        return zip_pictures(store, files, path, progress=progress)
+    return write_pictures(store, [(item, path / name) for item, name in files], progress=progress)
 
 
 def write_vectors(

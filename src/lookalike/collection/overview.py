@@ -91,6 +91,7 @@ def glance(spaces: Spaces) -> dict[str, Any]:
         "items": len(store.items),
         "labels": len(store.judgements),
         "classes": len(store.judgements.classes.counts()),
+        "saved_searches": len(store.judgements.saved_searches),
         "not_indexed": store.items.n_skipped() + sum(stored_totals(store).values()),
         "spaces": [
             {"name": space.name, "chain": space.specs, "dim": space.dim, "rows": len(space)} for space in spaces

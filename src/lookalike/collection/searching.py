@@ -1,10 +1,10 @@
-"""Searching: find the pictures most similar to examples, locate the match in each, and explain a slem classifier.
+"""Searching: find the pictures most similar to examples, and explain a slem classifier.
 
-`search` turns examples into one query of a space. `locate_matches` compares parts of each result with that query.
-`explain` lists the negatives with the most influence on a picture, in a space that was fitted with a pool of negatives.
+`search` turns examples into one query of a space. `explain` lists the negatives with the most influence on a picture,
+in a space that was fitted with a pool of negatives.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy, unit_rows
-from lookalike.collection.resolve import Example, item_of, pixels, select, vectors
+from lookalike.collection.resolve import Example, item_of, select, vectors
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import takes_negatives
-from lookalike.errors import ImageError, InputError, NoCollectionError
+from lookalike.errors import InputError, NoCollectionError
 from lookalike.index.queries import PointQuery, WeightedQuery
 from lookalike.index.rerank import rerank as rerank_rows
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.text import many
-from lookalike.types import Box, Ids, Pixels, Progress, Query, Transform, Vectors
+from lookalike.types import Box, Ids, Query, Transform, Vectors
 
 NEGATIVE_WEIGHT = 0.5
 """Weight of the mean of the negative examples, relative to that of the positive ones: 2·mean⁺ − mean⁻."""
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 SAME = 1e-3
 """Vectors closer than this share of their length are those of the same picture: only rounding differs."""
-
-WINDOWS = ((1.0, 1), (2 / 3, 2), (1 / 2, 3), (1 / 3, 5))
-"""Width and height of a window as a share of the picture, and windows per side: neighbours overlap by half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,42 +196,6 @@ def make_query(space: Space, positive: Sequence[Example], negative: Sequence[Exa
     mean = np.asarray(weights, np.float32)[None, :] @ X  # (1, d)
     has_unit_rows = bool(np.allclose(np.einsum("ij,ij->i", X, X), 1, atol=1e-3))
     return space.query(to_numpy(unit_rows(mean)) if has_unit_rows else mean)
-
-
-def locate_matches(space: Space, results: Sequence[Result], query: Query, progress: Progress) -> list[Result]:
-    """Add the box of the match to each result; None if a picture can no longer be read."""
-    located = []
-    for done, result in enumerate(results):
-        progress("locating", done, len(results))
-        located.append(replace(result, box=best_box(space, result.id, query, space.regions)))
-    progress("locating", len(results), len(results))
-    return located
-
-
-def best_box(space: Space, item: int, query: Query, describe: Callable[[Pixels, Sequence[Box]], Vectors]) -> Box | None:
-    """The part of an item's picture with the best score, the largest of equals; None if the picture cannot be read.
-
-    `describe` computes the vectors for the query: `Space.regions`, or `Space.region_rows` for a query of feedback.
-    """
-    boxes = windows()
-    try:
-        image = pixels(space.store, item, 2 * space.read_side)  # parts are smaller than whole pictures
-    except (ImageError, InputError):
-        return None
-    return boxes[int(query.score(describe(image, boxes))[0].argmin())]
-
-
-def windows() -> list[Box]:
-    """The parts of a picture that are compared, the whole picture first.
-
-    >>> len(windows()), windows()[0], windows()[1]
-    (39, (0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.6667, 0.6667))
-    """
-    boxes: list[Box] = []
-    for edge, per_side in WINDOWS:
-        steps = [i * (1 - edge) / max(1, per_side - 1) for i in range(per_side)]
-        boxes += [(round(x, 4), round(y, 4), round(x + edge, 4), round(y + edge, 4)) for y in steps for x in steps]
-    return boxes
 
 
 def find_pooled(spaces: Spaces) -> Space:

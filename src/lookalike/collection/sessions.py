@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lookalike.collection.locating import best_box
 from lookalike.collection.resolve import (
     Example,
     as_list,
@@ -23,7 +24,7 @@ from lookalike.collection.resolve import (
     item_of,
     select,
 )
-from lookalike.collection.searching import Result, best_box, make_result
+from lookalike.collection.searching import Result, make_result
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.words import example_of_words, search_words
 from lookalike.errors import InputError, NoItemError, UnknownNameError
@@ -232,7 +233,7 @@ class Session:
             outcome, marks, _ = self._learn(1, 0, None, None, turn=0)
             X = index.vectors(np.array([item], np.int64))  # (1, d)
             relevant, irrelevant = _nearest_marks(item, X, marks, k)
-            best = best_box(space, item, outcome.ranking, space.region_rows) if box else None
+            best = best_box(space, item, outcome.ranking, space.to_rows) if box else None
             return Why(_margin(outcome.ranking, X), relevant, irrelevant, best)
 
         return self._store.read_consistently(read)

@@ -43,7 +43,7 @@ from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.segments import StoredRows
 from lookalike.store.vectors import StoredSpace as StoredSpace
-from lookalike.types import Box, Feature, Ids, Pixels, Progress, Query, Vectors
+from lookalike.types import Feature, Ids, Pixels, Progress, Query, Vectors
 
 if TYPE_CHECKING:  # faiss is loaded when an index needs it
     from lookalike.index.ann import Ann
@@ -219,14 +219,6 @@ class Space:
     def describe(self, images: Sequence[Pixels]) -> Vectors:
         """Compute the vectors (n, d) of pictures, for `query`."""
         return self.chain.extract(images)
-
-    def regions(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Compute the vectors of parts of a picture; see `describe`."""
-        return self.chain.regions(image, boxes)
-
-    def region_rows(self, image: Pixels, boxes: Sequence[Box]) -> Vectors:
-        """Compute vectors of parts of a picture, like those of `rows`."""
-        return self.to_rows(self.chain.feature.regions(image, boxes))
 
     @property
     def read_side(self) -> int:

@@ -29,7 +29,7 @@ from lookalike.features.inference import (
     save_graph,
 )
 from lookalike.features.kinds import encode_kinds
-from lookalike.features.pixels import crop_square, resize
+from lookalike.features.pixels import check_pixels, crop_square, resize
 from lookalike.features.pooling import pool_graph, pools_for
 from lookalike.features.pth import read_pth
 from lookalike.types import Feature, Local, OneOf, Patches, Pixels, Vectors
@@ -41,6 +41,12 @@ SHARE = SIZE / SIDE
 DIM = 1280
 MAP = (DIM, 7, 7)
 """The last feature map: channels, height and width."""
+STRIDE = 32
+"""Pixels of a picture per cell of the map, in each direction."""
+CELLS_SIDE = 512
+"""Longer side of the picture for `EfficientNet.cells`."""
+POWERS = {"avg": 1.0, "spoc": 1.0, "max": 10.0, "rmac": 10.0}
+"""Exponent of the power mean that approximates a pool in a few cells. That of "gem" is its option p."""
 CLASSES = 1000
 """ImageNet classes that the network knows."""
 POOLS = pools_for(axes=4)
@@ -82,6 +88,7 @@ class EfficientNet(Feature):
         self.views = views
         self.threads = threads
         self._session = Once(lambda: open_session(build(read_pth(find_weights()), pool, p), threads))
+        self._maps = Once(lambda: open_session(build(read_pth(find_weights())), threads))
 
     def prepare(self, image: Pixels) -> Pixels:
         """Return the central square, (224, 224, 3) uint8, or two views, (2, 224, 224, 3)."""
@@ -106,6 +113,19 @@ class EfficientNet(Feature):
         if self.views == 2:
             rows, P = unit_rows(rows[0::2] + rows[1::2]), (P[0::2] + P[1::2]) / np.float32(2)
         return rows, encode_kinds(P)
+
+    def cells(self, image: Pixels) -> Vectors:
+        """Compute the vectors of the cells of the map, and of 3 × 3 cells around each: (2, h, w, 1280) float32."""
+        height, width = check_pixels(image).shape[:2]
+        h, w = (max(3, round(CELLS_SIDE / STRIDE * edge / max(height, width))) for edge in (height, width))
+        pixels = resize(image, STRIDE * h, STRIDE * w)
+        x = self._maps().run(["map"], {"pixels": pixels[None]})[0][0].transpose(1, 2, 0)  # (h, w, 1280)
+        p = self.p if self.pool == "gem" else POWERS[self.pool]
+        powers = np.pad(x**p, ((1, 1), (1, 1), (0, 0)), mode="edge")  # (h + 2, w + 2, 1280)
+        powers = powers[:-2] + powers[1:-1] + powers[2:]
+        around = (powers[:, :-2] + powers[:, 1:-1] + powers[:, 2:]) ** (1 / p)  # (h, w, 1280); scaled below
+        rows: Vectors = unit_rows(np.stack([x, around]).reshape(-1, DIM))
+        return rows.reshape(2, h, w, DIM)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.pool, self.p, self.threads, self.views)
@@ -147,7 +167,8 @@ def find_weights() -> Path:
 def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float = 3.0) -> bytes:
     """Return the network as ONNX: from "pixels" (n, 224, 224, 3) uint8 to "map" (n, 1280, 7, 7).
 
-    With a pool, to "row" (n, 1280) and "probabilities" (n, 1000) of the ImageNet classes.
+    Without a pool, pictures can have any height and width that are multiples of 32 = `STRIDE`: their paddings are those
+    of 224. With a pool, to "row" (n, 1280) and "probabilities" (n, 1000) of the ImageNet classes.
     """
     graph = _Graph(weights)
     graph.node("Cast", "pixels", out="numbers", to=TensorProto.FLOAT)
@@ -158,14 +179,16 @@ def build(weights: Mapping[str, NDArray[Any]], pool: str | None = None, p: float
     for block, stride in enumerate(STRIDES):
         x = graph.block(x, f"_blocks.{block}.", stride)
     graph.conv(x, "_conv_head", "_bn1", out="map")
-    results = [make_tensor_value_info("map", TensorProto.FLOAT, ["n", *MAP])]
+    results = [make_tensor_value_info("map", TensorProto.FLOAT, ["n", DIM, "h", "w"])]
+    edges: list[Any] = ["height", "width"]
     if pool is not None:
         pooling = pool_graph(pool, MAP, p)
         graph.nodes.extend(pooling.node)
         graph.constants.extend(pooling.initializer)
         graph.head("map", out="probabilities")
+        edges = [SIZE, SIZE]
         results = [pooling.output[0], make_tensor_value_info("probabilities", TensorProto.FLOAT, ["n", CLASSES])]
-    pixels = make_tensor_value_info("pixels", TensorProto.UINT8, ["n", SIZE, SIZE, 3])
+    pixels = make_tensor_value_info("pixels", TensorProto.UINT8, ["n", *edges, 3])
     return save_graph(make_graph(graph.nodes, "efficientnet_lite0", [pixels], results, graph.constants))
 
 

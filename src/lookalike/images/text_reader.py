@@ -17,11 +17,11 @@ from lookalike.types import Pixels
 SIDE = 1_000
 """Minimum length in pixels of the shorter side of a picture in which text is read, if the file has as many."""
 
-MAX_ASPECT = 100
-"""Maximum ratio of the sides of a picture in which text is read. rapidocr shrinks longer lines to a height of 0."""
-
 MAX_TEXT = 10_000
 """Maximum number of characters that are kept per picture."""
+
+MAX_RATIO = 8
+"""Maximum aspect ratio. Longer pictures get a white margin, because rapidocr fails for very thin ones."""
 
 NETWORKS = {"Det": "det", "Cls": "cls", "Rec": "rec"}
 """The networks that find lines, turn them upright and read them: rapidocr's section, and part of the file's name."""
@@ -38,9 +38,9 @@ class TextReader:
 
     def __call__(self, pixels: Pixels) -> str:
         """Return the lines of text in a picture, (h, w, 3) uint8 RGB; an empty string if there are none."""
-        if max(pixels.shape[:2]) > MAX_ASPECT * min(pixels.shape[:2]):
-            return ""
-        found = self._engine(np.ascontiguousarray(pixels[..., ::-1]))
+        height, width = pixels.shape[:2]
+        margin = [(0, max(0, -(-width // MAX_RATIO) - height)), (0, max(0, -(-height // MAX_RATIO) - width)), (0, 0)]
+        found = self._engine(np.pad(pixels[..., ::-1], margin, constant_values=255))
         return "\n".join(found.txts or ())[:MAX_TEXT]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,18 @@ from lookalike.server import problems
 from lookalike.server.access import Access
 from lookalike.server.models import ErrorOut
 from lookalike.server.request_checks import RequestChecks
-from lookalike.server.routes import actions, browsing, classes, duplicates, items, jobs, search, selections, sessions
+from lookalike.server.routes import (
+    actions,
+    browsing,
+    classes,
+    duplicates,
+    items,
+    jobs,
+    saved_searches,
+    search,
+    selections,
+    sessions,
+)
 from lookalike.server.routes import collection as collection_routes
 from lookalike.server.routes import service as service_routes
 from lookalike.server.service import Service, needs_role
@@ -27,6 +38,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     browsing.router,
     actions.router,
     search.router,
+    saved_searches.router,
     sessions.router,
     selections.router,
     classes.router,

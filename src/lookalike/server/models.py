@@ -20,6 +20,8 @@ MAX_SELECTED = 100_000
 """Maximum number of pictures in a selection. Their ids fit into the largest body of a request."""
 MAX_WILDCARDS = 4
 """Maximum number of stars in a path pattern. The time for a match grows exponentially with their number."""
+MAX_LOCATED = 50
+"""Pictures per request whose matching parts are found, which takes about 0.1 s of CPU time per picture."""
 FAST_EXAMPLES = 4
 """Maximum number of examples without stored vectors in the lane "search": their features must be extracted first."""
 
@@ -37,6 +39,7 @@ Id: TypeAlias = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 SelectionPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN, description="Id of a selection.")]
 ItemPath: TypeAlias = Annotated[str, Path(pattern=ID_PATTERN, description="Id of an item.")]
 SessionPath: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="Id of a session.")]
+SavedPath: TypeAlias = Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="Id of a saved search.")]
 JobPath: TypeAlias = Annotated[str, Path(pattern="^[1-9][0-9]{0,8}$", description="Id of a job.")]
 UploadId: TypeAlias = Annotated[str, StringConstraints(pattern=UPLOAD_PATTERN)]
 UploadPath: TypeAlias = Annotated[str, Path(pattern=UPLOAD_PATTERN)]
@@ -294,7 +297,7 @@ Words: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_l
 SomeWords: TypeAlias = Annotated[list[Words], Field(max_length=10)]
 
 
-class SearchIn(RequestModel):
+class SearchQueryIn(RequestModel):
     """Positive and negative examples and words, the space, and the number of results."""
 
     examples: Examples = []
@@ -311,6 +314,11 @@ class SearchIn(RequestModel):
     rerank: bool = Field(
         False, description="Re-rank the first 200 results by the neighbours they share with the examples."
     )
+
+
+class SearchIn(SearchQueryIn):
+    """A search."""
+
     where: bool = Field(False, description="Return the matching part of each result (slower).")
 
     @property
@@ -318,6 +326,28 @@ class SearchIn(RequestModel):
         """Whether features of many pictures must be extracted, or many searches done, first."""
         new = [one for one in (*self.examples, *self.without) if one.upload is not None or one.box is not None]
         return self.where or self.likely is not None or len(new) > FAST_EXAMPLES
+
+
+class LocateIn(RequestModel):
+    """The examples and the space of a search, and some of its results."""
+
+    examples: SomeExamples
+    without: Examples = []
+    space: Name | None = None
+    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_LOCATED)]
+
+
+class LocatedOut(TypedDict):
+    """The matching part of a picture."""
+
+    item: str
+    box: Annotated[list[float] | None, Field(description="Null if the picture cannot be read.")]
+
+
+class LocateOut(TypedDict):
+    """The matching parts, in the order of the request."""
+
+    boxes: list[LocatedOut]
 
 
 class ResultOut(TypedDict):
@@ -358,6 +388,63 @@ class SearchOut(TypedDict):
     cutoff: Annotated[CutoffOut | None, Field(description="Null unless `within` or `likely` was given.")]
     estimated_from: Annotated[str, Field(description="What probabilities were estimated from; empty without them.")]
     results: list[ResultOut]
+
+
+class SavedIn(SearchQueryIn):
+    """A search to save, and its name."""
+
+    name: Name
+
+
+class SeenIn(RequestModel):
+    """The results that the user has seen: those of a run with this `newest`. Default: all results."""
+
+    until: float | None = None
+
+
+class SavedExampleOut(TypedDict):
+    """An example of a saved search. `id` is null if it is not in the collection, such as an upload."""
+
+    id: str | None
+    box: list[float] | None
+
+
+class SavedOut(TypedDict):
+    """A saved search. Every user sees it; its author, and users with the role manage, can change it."""
+
+    id: str
+    name: str
+    author: str
+    mine: Annotated[bool, Field(description="Whether you can change it.")]
+    summary: Annotated[str, Field(description="What it searches for.")]
+    created: float
+    seen: Annotated[float, Field(description="When its author last looked at the results.")]
+    examples: list[SavedExampleOut]
+    words: list[str]
+    without: list[SavedExampleOut]
+    without_words: list[str]
+    space: str | None
+    k: int
+    filter: dict[str, Any]
+    within: float | None
+    likely: float | None
+    rerank: bool
+    complete: Annotated[bool, Field(description="Whether these fields are the whole search: without uploads.")]
+
+
+class SavedRunOut(SearchOut):
+    """The results of a saved search."""
+
+    search: SavedOut
+    new: Annotated[list[str], Field(description="Ids of the results that were added since `search.seen`.")]
+    newest: Annotated[float, Field(description="Send it as `until` when the user has seen the results.")]
+    notes: list[str]
+
+
+class NewOut(TypedDict):
+    """The number of new results of a saved search."""
+
+    new: int
 
 
 class UnderstoodOut(TypedDict):
@@ -982,6 +1069,7 @@ class CollectionOut(TypedDict):
     spaces: list[SpaceOut]
     classes: int
     labelled: int
+    saved: Annotated[int, Field(description="Number of saved searches.")]
     me: PersonOut
     roots: list[str]
     sources: list[str]

@@ -4,7 +4,6 @@ A browser can download a file of any size only from a URL, which is too short fo
 the ids first, and downloads from the URL of the selection.
 """
 
-import re
 import secrets
 import threading
 import zipfile
@@ -21,14 +20,8 @@ CACHED_S = 3_600.0
 
 MAX_ZIPPED = 10_000
 """Maximum number of pictures in a zip. Its directory, about 1 kB per picture, is kept in memory until the end."""
-MAX_STEM = 120
-"""Maximum number of characters of a name, without its suffix."""
 MISSING = "missing-files.txt"
 EARLIEST, LATEST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)  # of the format
-
-_UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\ud800-\udfff<>:"/\\|?*\u202a-\u202e\u2066-\u2069]')
-"""Characters that Windows does not allow, that cannot be encoded, or that change the direction of text."""
-_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)$", re.IGNORECASE)
 
 
 class Selections:
@@ -96,30 +89,6 @@ def zip_parts(
         if missing:
             archive.writestr(zipfile.ZipInfo(MISSING, _date(None)), "\n".join(missing) + "\n")
     yield target.take()
-
-
-def zip_names(names: Iterable[str], suffix: str | None = None) -> list[str]:
-    """Return names of files that are safe on all systems and unique, even if upper and lower case are the same.
-
-    With `suffix`, it replaces the suffixes.
-
-    >>> zip_names(["a.jpg", "A.jpg", "../x?.png", "con.gif"])
-    ['a.jpg', 'A (2).jpg', '.._x_.png', 'con_.gif']
-    """
-    used, safe = {MISSING}, []
-    for name in names:
-        stem, dot, end = _UNSAFE.sub("_", name).rpartition(".")
-        stem, end = (stem, dot + end[:16]) if stem else (end, "")
-        stem = stem[:MAX_STEM].strip(" ") or "picture"
-        stem += "_" * bool(_DEVICES.match(stem.partition(".")[0]) or stem.endswith("."))
-        end = (end if suffix is None else suffix).rstrip(" .")
-        count, tried = 1, stem + end
-        while tried.casefold() in used:
-            count += 1
-            tried = f"{stem} ({count}){end}"
-        used.add(tried.casefold())
-        safe.append(tried)
-    return safe
 
 
 def _date(seconds: float | None) -> tuple[int, int, int, int, int, int]:

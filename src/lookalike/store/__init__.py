@@ -12,6 +12,7 @@
     classes       classes and predictions: `store.judgements.classes`, `store.judgements.predictions`
     actions       the history of changes, and their undo: `store.judgements.actions`
     sessions      feedback sessions: `store.judgements.sessions`
+    saved_searches  saved searches: `store.judgements.saved_searches`
     jobs          the jobs of the service: `JobLedger`
     schema        the tables of all databases, as migrations
     database      SQLite connections, transactions and errors

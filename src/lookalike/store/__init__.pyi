@@ -31,6 +31,8 @@ from .models import save_arrays as save_arrays
 from .repair import repair_databases as repair_databases
 from .repair import repair_jobs as repair_jobs
 from .repair import repair_rows as repair_rows
+from .saved_searches import StoredSearch as StoredSearch
+from .saved_searches import StoredSearches as StoredSearches
 from .segments import Block as Block
 from .sessions import Event as Event
 from .sessions import ExternalExample as ExternalExample

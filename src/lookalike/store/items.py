@@ -195,6 +195,10 @@ class Items:
         with self._db.reading() as db:
             return read_ids(db, "SELECT id FROM items WHERE added_at >= ?", [at])
 
+    def last_added(self) -> float:
+        """Return when the last item was added, in POSIX seconds; 0 without items."""
+        return float(self._db.read_value("SELECT coalesce(max(added_at), 0) FROM items"))
+
     def get(self, ids: Sequence[int]) -> dict[int, Item]:
         """Return the items with these ids, in the same order; unknown ids are omitted."""
         found: dict[int, Item] = {}

@@ -1,4 +1,4 @@
-"""Data entered by users: labels, feedback sessions, classes and predictions, and pictures that are not duplicates.
+"""Data entered by users: labels, sessions, classes and predictions, not-duplicates, actions and saved searches.
 
 It is stored in `judgements.sqlite`, separate from the catalogue, with ids derived from the digests of pictures. It
 therefore survives the loss of the catalogue and applies again when a removed picture is added again. Changes are short
@@ -16,6 +16,7 @@ from lookalike.errors import InputError
 from lookalike.store.actions import UNKNOWN, Actions, Changed, recording
 from lookalike.store.classes import ClassNames, Predictions, check_label
 from lookalike.store.database import TEXT, Database, as_ids, check_text, read_groups, read_ids, text, unhex, write_ids
+from lookalike.store.saved_searches import StoredSearches
 from lookalike.store.schema import JUDGEMENTS
 from lookalike.store.sessions import Sessions
 from lookalike.types import Ids
@@ -46,6 +47,7 @@ class Judgements:
         self.predictions = Predictions(self.database)
         self.not_duplicates = NotDuplicates(self.database)
         self.actions = Actions(self.database)
+        self.saved_searches = StoredSearches(self.database)
 
     def __len__(self) -> int:
         with self.database.reading() as db:

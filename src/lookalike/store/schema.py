@@ -315,6 +315,13 @@ JUDGEMENTS = [
     + _add_row_digests("actions", "id", "id kind label target items author at undoes undone_by removed")
     + _add_row_digests("action_rows", "number", "number action name added a b c d e f")
     + "".join(map(_record_changes, RECORDED)),
+    """
+    CREATE TABLE saved_searches (
+        id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, author TEXT NOT NULL, query TEXT NOT NULL,
+        created_at REAL NOT NULL, seen_at REAL NOT NULL, newest REAL NOT NULL
+    ) WITHOUT ROWID;
+    """
+    + _add_row_digests("saved_searches", "id", "id name author query created_at seen_at newest"),
 ]
 JOBS = [
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, fields TEXT NOT NULL);"

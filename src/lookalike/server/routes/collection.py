@@ -177,6 +177,7 @@ def _summary(service: Service, person: Person) -> CollectionOut:
         spaces=spaces,
         classes=found["classes"],
         labelled=found["labels"],
+        saved=found["saved_searches"],
         me=PersonOut(name=person.name, role=person.role),
         roots=[str(root) for root in service.settings.roots] if person.may("manage") else [],
         sources=service.collection.sources() if person.may("manage") else [],

@@ -5,9 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.collection import MAX_WORDS, format_id
+from lookalike.collection import MAX_WORDS, Results, format_id
+from lookalike.server.access import Person
 from lookalike.server.lanes import Stop
 from lookalike.server.models import (
+    LocatedOut,
+    LocateIn,
+    LocateOut,
     SearchIn,
     SearchOut,
     SideQuery,
@@ -19,7 +23,7 @@ from lookalike.server.models import (
 )
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.routes.items import PICTURE_HEADERS, PICTURE_RESPONSES
-from lookalike.server.service import needs_role, person_of, service_of, valid_text
+from lookalike.server.service import Service, needs_role, parse_ids, person_of, service_of, valid_text
 from lookalike.server.thumbnails import DEFAULT_SIDE, encode, fit
 
 router = APIRouter(prefix="/api/v1", tags=["search"], dependencies=[Depends(needs_role("view"))])
@@ -52,18 +56,44 @@ async def search(request: Request, asked: SearchIn) -> Response:
             where=asked.where,
             progress=stop.progress,
         )
-        seconds = time.perf_counter() - start
-        return SearchOut(
-            space=asked.space or service.default_space(),
-            seconds=round(seconds, 6),
-            understood=service.meanings_json(results.understood),
-            cutoff=service.cutoff_json(results.cutoff),
-            estimated_from=results.estimated_from,
-            results=service.results_json(results, person),
-        )
+        return search_json(service, results, asked.space, time.perf_counter() - start, person)
 
     lane = "describe" if asked.is_slow else "search"
     return json_response(await service.lanes.run(request, find, lane=lane))
+
+
+def search_json(service: Service, results: Results, space: str | None, seconds: float, person: Person) -> SearchOut:
+    """Return the results of a search as JSON."""
+    return SearchOut(
+        space=space or service.default_space(),
+        seconds=round(seconds, 6),
+        understood=service.meanings_json(results.understood),
+        cutoff=service.cutoff_json(results.cutoff),
+        estimated_from=results.estimated_from,
+        results=service.results_json(results, person),
+    )
+
+
+@router.post("/search/boxes", response_model=LocateOut)
+async def locate(request: Request, asked: LocateIn) -> Response:
+    """Return the matching parts of some results of a search, so that a client can add them to results it shows."""
+    service = service_of(request)
+    items = parse_ids(asked.items)
+
+    def find(stop: Stop) -> LocateOut:
+        boxes = service.collection.locate(
+            items,
+            service.examples(asked.examples, "examples"),
+            without=service.examples(asked.without, "without"),
+            space=asked.space,
+            progress=stop.progress,
+        )
+        found = ((item, boxes[item]) for item in items)
+        return LocateOut(
+            boxes=[LocatedOut(item=format_id(item), box=None if box is None else list(box)) for item, box in found]
+        )
+
+    return json_response(await service.lanes.run(request, find, lane="describe"))
 
 
 @router.get("/words", response_model=WordsOut)

@@ -14,8 +14,9 @@ from lookalike.server.access import Person
 from lookalike.server.models import SelectionExportQuery, SelectionIn, SelectionOut, SelectionPath, ZipQuery
 from lookalike.server.problems import BUSY_S, Problem, json_response, not_found
 from lookalike.server.routes.collection import EXPORT_FILES, EXPORT_RESPONSES, send_file
-from lookalike.server.selections import MAX_ZIPPED, zip_names, zip_parts
+from lookalike.server.selections import MAX_ZIPPED, MISSING, zip_parts
 from lookalike.server.service import Service, needs_role, parse_ids, person_of, service_of
+from lookalike.text import safe_names
 
 SCREEN_SIDE = 1_600
 """Longer side of a picture for screens."""
@@ -79,7 +80,7 @@ def _zip(service: Service, ids: list[int], person: Person, *, screen: bool) -> I
             return "its file is missing, has changed since it was added, or cannot be read"
 
     taken = [item.taken_at if item is not None else None for item in listed]
-    return zip_parts(zip_names(names, ".jpg" if screen else None), taken, load)
+    return zip_parts(safe_names(names, ".jpg" if screen else None, reserved=[MISSING]), taken, load)
 
 
 def _name(item: Item | None, id: int, path: str) -> str:

@@ -20,6 +20,7 @@ const VIEWS = {
   search: () => import("./search.js"),
   sessions: () => import("./sessions.js"),
   session: () => import("./session.js"),
+  saved: () => import("./saved.js"),
   classes: () => import("./classes.js"),
   class: () => import("./class.js"),
   duplicates: () => import("./duplicates.js"),
@@ -31,7 +32,7 @@ const VIEWS = {
 };
 const PLACES = [
   ["pictures", "Pictures", "pictures", ["pictures", "item", "search"]],
-  ["sessions", "Sessions", "session", ["sessions", "session"]],
+  ["sessions", "Sessions", "session", ["sessions", "session", "saved"]],
   ["classes", "Classes", "classes", ["classes", "class"]],
   ["duplicates", "Duplicates", "duplicates", ["duplicates"]],
   ["map", "Map", "map", ["map"]],

@@ -65,15 +65,18 @@ export function tally(event, item) {
   return true;
 }
 
-function summary({ items, classes, labelled, not_indexed: others }) {
+function summary({ items, classes, labelled, not_indexed: others, saved }) {
   const parts = [
     many(items, "picture"),
     classes ? many(classes, "class", "classes") : null,
     labelled ? many(labelled, "label") : null,
   ];
   const text = parts.filter(Boolean).join(" · ");
-  if (!others) return text;
-  return h("p", { class: "quiet" }, `${text} · `, h("a", { href: link("jobs") }, `${many(others, "file")} not indexed`));
+  const links = [
+    saved > 0 && h("a", { href: link("sessions") }, many(saved, "saved search", "saved searches")),
+    others > 0 && h("a", { href: link("jobs") }, `${many(others, "file")} not indexed`),
+  ];
+  return h("p", { class: "quiet" }, text, links.filter(Boolean).map((one) => [" · ", one]));
 }
 
 function nothing(about, query) {

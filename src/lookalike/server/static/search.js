@@ -8,15 +8,16 @@ import { bar, filter, withFacets } from "./filters.js";
 import { many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
+import { matchingParts } from "./matching_parts.js";
 import { tally } from "./pictures.js";
-import { amend, go, link } from "./router.js";
+import { amend, go, link, read } from "./router.js";
+import { exportButton, saveButton } from "./save_search.js";
 import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
 import { sizer } from "./tile_size.js";
 import { empty, lead, plate } from "./view_parts.js";
 
 const SHOWN = 200; // number of results
-const PLACED = 12; // results with a matching part, which takes about half a second per picture
 const WORDS = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
 
 export async function show({ query }, signal) {
@@ -35,7 +36,6 @@ export async function show({ query }, signal) {
     );
   const about = await collection(signal);
   const texts = [...words, ...withoutWords];
-  const where = query.get("where") === "1" && !texts.length;
   const scored = query.get("scores") === "1";
   const request = {
     examples: positive,
@@ -55,20 +55,19 @@ export async function show({ query }, signal) {
     return view(lead(heading), meanings(await understand(texts, signal), query), empty(problem.message));
   }
   const { results, understood, space, seconds: took } = found;
-  if (where) {
-    const placed = await post("/search", { ...request, k: PLACED, where: true }, signal);
-    const boxes = new Map(placed.results.map(({ item, box }) => [item.id, box]));
-    for (const result of results) result.box = boxes.get(result.item.id) ?? null;
-  }
+  const parts =
+    !texts.length &&
+    results.length > 0 &&
+    matchingParts(results, { examples: positive, without: negative, space }, query.get("where") === "1", signal);
   const scores = results.map(({ score }) => score);
   let kept = inside(scores, cutoffIn(query));
   const grid = new Grid({
     label: texts.length ? "Results, best match first" : "Results, most similar first",
     signal,
     fetch: async (offset, limit) => ({ total: kept, items: results.slice(0, kept).slice(offset, offset + limit) }),
-    tile: ({ item, box, score }) => {
-      const props = { words: item.labels?.join(", "), box };
-      const tile = exampleTile(item, link("item", item.id), props);
+    tile: ({ item, score }) => {
+      const tile = exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") });
+      if (parts) parts.frame(tile, item);
       if (scored) tile.append(h("span", { class: "sure" }, score.toFixed(3)));
       return tile;
     },
@@ -80,13 +79,22 @@ export async function show({ query }, signal) {
     ? many(results.length, "best match", "best matches")
     : many(results.length, "most similar picture");
   return view(
-    lead(heading, [`The ${number} (${seconds(took)})`, where && `; the first ${PLACED} show the matching part`]),
+    lead(heading, [`The ${number} (${seconds(took)})`, parts && parts.progress], {
+      tools:
+        results.length > 0 &&
+        h(
+          "div",
+          { class: "actions" },
+          saveButton(request, () => cutoffIn(read().query)),
+          exportButton(() => results.slice(0, kept)),
+        ),
+    }),
     meanings(understood, query),
     h(
       "div",
       { class: "line" },
       bar(query, { signal }),
-      !texts.length && tick("where", "Show matching part", where),
+      parts && parts.element,
       tick("scores", "Show scores", scored, "The distance to the examples, or 1 minus the match with the words"),
       positive.length > 0 && similarity(about.spaces, space),
       sizer(grid),

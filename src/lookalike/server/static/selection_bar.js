@@ -129,7 +129,8 @@ async function copyPaths(ids) {
   }
 }
 
-function download(ids) {
+/** Offer to download these pictures, as files or as a list. */
+export function download(ids) {
   const choice = (words, what, query) => {
     const save = async () => {
       h("a", { href: await stored(ids, what, query), download: "" }).click();

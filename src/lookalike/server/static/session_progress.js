@@ -6,7 +6,7 @@ import { count, many, moment, sureness } from "./format.js";
 import { MARKS } from "./tile.js";
 
 const MARK_BY_KIND = { relevant: "yes", irrelevant: "no", skip: "skip", skipped: "skip" };
-const FOUND = { relevant: true, irrelevant: false }; // marks that say whether a picture matches
+const FOUND = { relevant: true, irrelevant: false }; // kinds of marks: is it a match?
 
 const REACH = 1.4; // the band ends here, as a multiple of the likely number, even if the estimate is higher
 

@@ -1,4 +1,4 @@
-// The list of sessions: unfinished ones to continue or delete, and finished ones.
+// The lists of saved searches and of sessions: unfinished ones to continue or delete, and finished ones.
 import { get, remove } from "./api.js";
 import { cardThumbnails } from "./card_thumbnails.js";
 import { collection, may } from "./collection.js";
@@ -6,23 +6,25 @@ import { anchor, button, h } from "./dom.js";
 import { many, moment } from "./format.js";
 import { confirm, note } from "./notify.js";
 import { link, NO_EXAMPLES } from "./router.js";
+import { savedSearches } from "./saved.js";
 import { empty, lead } from "./view_parts.js";
 
 export async function show(_route, signal) {
   const { me } = await collection(signal);
-  const sessions = await get("/sessions", {}, signal);
+  const [sessions, saved] = await Promise.all(["/sessions", "/saved"].map((path) => get(path, {}, signal)));
   const open = sessions.filter(({ finished }) => !finished);
   const done = sessions.filter(({ finished }) => finished);
   return h(
     "div",
     { class: "view" },
     lead("Sessions", "Answer yes or no for a few pictures; Lookalike learns what you are looking for and finds more."),
-    sessions.length
+    sessions.length || saved.length
       ? null
       : empty(
           "No sessions yet. Open a picture and choose “Start a session”.",
           anchor("pictures", "Show all pictures", link("pictures"), { class: "button main" }),
         ),
+    savedSearches(saved, signal),
     part("Unfinished", open, me, signal),
     part("Finished", done, me, signal),
   );

@@ -26,6 +26,14 @@ export const lookButton = (act) =>
 
 const SHAPE = 4 / 3; // aspect ratio of a tile
 
+/** Show the whole picture of a tile with a frame around a part of it; without a box, the tile has no frame. */
+export function drawFrame(tile, item, box) {
+  const pic = tile.querySelector(".pic");
+  pic.querySelector(".found-here")?.remove();
+  pic.classList.toggle("whole", Boolean(box));
+  if (box) pic.firstElementChild.after(frame(box, item));
+}
+
 /** A frame around a part of a picture, for a tile that shows the whole picture, centred. */
 export function frame(box, { width, height }) {
   const across = Math.min(1, width / height / SHAPE);
@@ -40,14 +48,13 @@ export function frame(box, { width, height }) {
 }
 
 /** A tile that is a link. On hover, it shows the name of the picture and `words` below it. */
-export function linkTile(item, href, { words = "", box = null, side = 256 } = {}) {
+export function linkTile(item, href, { words = "", side = 256 } = {}) {
   const caption = h("span", { class: "caption" }, h("b", {}, title(item)), words && h("i", {}, words));
   const name = words ? `${title(item)}, ${words}` : title(item);
   return h(
     "a",
-    { href, class: box ? "pic whole" : "pic", tabindex: "-1", dataset: { focus: "", id: item.id }, "aria-label": name },
+    { href, class: "pic", tabindex: "-1", dataset: { focus: "", id: item.id }, "aria-label": name },
     picture(item, side),
-    box && frame(box, item),
     caption,
   );
 }

@@ -13,6 +13,6 @@ export function sizer(grid) {
     remember("tile-size", value);
     grid.resize(Number(value));
   };
-  const props = { min: LEAST, max: MOST, step: 40, value: tileSize(), "aria-label": "Size of the pictures" };
+  const props = { min: LEAST, max: MOST, step: 40, value: tileSize(), "aria-label": "Scale of the pictures" };
   return h("label", { class: "choice sizer" }, icon("pictures"), h("input", { type: "range", ...props, oninput: resize }));
 }

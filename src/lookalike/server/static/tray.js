@@ -9,7 +9,7 @@ import { note, say } from "./notify.js";
 import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
 import { startSession } from "./start_session.js";
 
-const SHOWN_IN = ["pictures", "item", "search", "map", "class"];
+const SHOWN_IN = ["pictures", "item", "search", "saved", "map", "class"];
 let isOpen = false; // on phones, where the tray is one line until it is opened
 const NAME_LETTERS = 200; // of the name of a class
 

@@ -1,0 +1,95 @@
+"""Saved searches on the page: save, see what is new, mark as seen, rename, delete."""
+
+import shutil
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from browser import PHONE, end, go, needs_browser, serve, shoot
+from lookalike import Collection
+from lookalike.images.demo import draw_folder
+
+pytestmark = [needs_browser, pytest.mark.usefixtures("read_here")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, read_here):
+    folder = tmp_path_factory.mktemp("saved") / "pictures"
+    draw_folder(folder, per_kind=5)
+    with Collection(folder.parent / "demo.lookalike", create=True) as collection:
+        collection.add(folder, recipes=["color"])
+        collection.classes.add("fish", list((folder / "fish").iterdir()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    process, address = serve(folder.parent / "demo.lookalike")
+    yield address
+    end(process)
+
+
+def check(page):
+    page.evaluate(Axe().axe_script)
+    answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [one["id"] for one in answer["violations"]] == []
+
+
+def test_a_saved_search_shows_what_is_new_at_a_lasting_address(site, folder):
+    page = site.visit("search?words=fish")
+    page.get_by_role("button", name="Save this search").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name")).to_have_value("fish")
+    dialog.get_by_label("Name").fill("my fish")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("my fish")
+    expect(page.locator(".lead p.quiet").last).to_contain_text("“fish”; the 200 best · 5 results, none new since")
+    address = page.url
+    extra = folder.parent / "extra" / "fish"
+    extra.mkdir(parents=True)
+    for number, path in enumerate(sorted((folder / "fish").iterdir())[:2]):
+        shutil.copy(path, extra / f"new-{number}.jpg")
+        with (extra / f"new-{number}.jpg").open("ab") as file:
+            file.write(b"\0")
+    with Collection(folder.parent / "demo.lookalike") as collection:
+        collection.add(extra.parent)
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator(".lead p.quiet").last).to_contain_text("7 results, 2 new since")
+    expect(page.locator(".grid .sure")).to_have_count(2)
+    shoot(page, "saved-light")
+    check(page)
+    page.get_by_label("Only the 2 new").check()
+    expect(page.locator(".grid .cell")).to_have_count(2)
+    go(page, "sessions")
+    expect(page.locator(".cards .fresh")).to_have_text("2 new")
+    check(page)
+    page.locator(".card").click()
+    page.get_by_role("button", name="Mark as seen").click()
+    expect(page.locator(".lead p.quiet").last).to_contain_text("none new")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+        page.get_by_role("button", name="Table (CSV)").click()
+    assert len(download.value.path().read_text().splitlines()) == 8
+    page.get_by_role("link", name="Open as a search").click()
+    expect(page.locator("h1")).to_have_text("“fish”")
+
+
+def test_a_saved_search_is_renamed_and_deleted_on_a_phone(site):
+    page = site.visit("search?words=house&within=0.9", size=PHONE, touch=True, theme="dark")
+    page.get_by_role("button", name="Save this search").tap()
+    page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).tap()
+    expect(page.locator("h1")).to_have_text("house")
+    expect(page.locator(".lead p.quiet").last).to_contain_text("score up to 0.9")
+    shoot(page, "saved-phone")
+    check(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Rename").tap()
+    page.get_by_role("dialog").get_by_label("Name").fill("houses")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("houses")
+    page.get_by_role("button", name="Delete").tap()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").tap()
+    expect(page.locator("h1")).to_have_text("Sessions")
+    expect(page.locator(".card b", has_text="houses")).to_have_count(0)
