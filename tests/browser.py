@@ -21,7 +21,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="No Chromium here. On Debian: apt-get install chromium")
 DESKTOP = (1280, 820)
+WIDE = (1440, 900)
 PHONE = (360, 740)
+LARGE_PHONE = (390, 844)
 
 PATIENCE_MS = 1_000 * TIMEOUT_S
 expect.set_options(timeout=PATIENCE_MS)

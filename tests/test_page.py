@@ -16,7 +16,20 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import lookalike
-from browser import PHONE, SHOTS, cut, end, go, name_faults, needs_browser, serve, shoot, wait_until_idle
+from browser import (
+    LARGE_PHONE,
+    PHONE,
+    SHOTS,
+    WIDE,
+    cut,
+    end,
+    go,
+    name_faults,
+    needs_browser,
+    serve,
+    shoot,
+    wait_until_idle,
+)
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 from lookalike.text import human_probability
@@ -369,7 +382,7 @@ def test_a_new_user_gets_to_a_named_class_by_mouse(site, address):
         if page.get_by_role("button", name=f"Yes to these {MANY - found}").is_visible():
             click(page.get_by_role("button", name="Yes to these"))
             break
-    shoot(page, "session-light")
+    shoot(page, "session-played")
     expect(page.locator(".gauge")).to_contain_text(f"you have found {MANY}", ignore_case=True)
     page.locator("[name=name]").fill("sunsets")
     click(page.get_by_role("button", name="Save as class"))
@@ -848,7 +861,7 @@ def test_every_view_is_accessible(site, places, theme):
     In the dark theme, only contrast is checked: nothing else differs.
     """
     rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if theme == "dark" else {})
-    page = site.visit(theme=theme)
+    page = site.visit(theme=theme, size=WIDE)
     page.evaluate(Axe().axe_script)  # once: links do not reload the page
     found = []
 
@@ -863,6 +876,7 @@ def test_every_view_is_accessible(site, places, theme):
         page.locator(ready).first.wait_for()
         wait_until_idle(page)
         shoot(page, f"{view}-{theme}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= WIDE[0], view
         check(view)
         if theme == "light":
             found.extend(f"{view}: {fault}" for fault in name_faults(page))
@@ -897,8 +911,9 @@ STRIP = """() => {
 """The gap in pixels between the bars at the bottom."""
 
 
-def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places):
-    page = site.visit(size=PHONE, touch=True)
+@pytest.mark.parametrize(("theme", "size"), [("light", PHONE), ("dark", LARGE_PHONE)])
+def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places, theme, size):
+    page = site.visit(size=size, theme=theme, touch=True)
 
     def two_spaces(route):
         about = route.fetch().json()
@@ -910,11 +925,27 @@ def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places):
         go(page, place)
         page.locator(ready).first.wait_for()
         wait_until_idle(page)
-        shoot(page, f"{view}-phone")
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], view
+        shoot(page, f"{view}-phone-{theme}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], view
         assert not page.evaluate(SMALL), view
         assert not page.evaluate(CUT), view
         assert abs(page.evaluate(STRIP)) < 0.6, view
+
+
+@pytest.mark.parametrize("way", ["mouse", "touch", "keys"])
+def test_all_views_can_be_reached_by_mouse_touch_and_keys(site, way):
+    page = site.visit(size=LARGE_PHONE if way == "touch" else WIDE, touch=way == "touch")
+    for name in ("Sessions", "Classes", "Duplicates", "Map", "Jobs", "Pictures"):
+        target = page.get_by_role("navigation", name="Views").get_by_role("link", name=name)
+        if way == "keys":
+            page.locator("#skip").focus()  # the first control
+            while not target.evaluate("one => one === document.activeElement"):
+                page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+        else:
+            (target.tap if way == "touch" else target.click)()
+        expect(page.locator("main h1")).to_have_text("demo" if name == "Pictures" else name)
+        expect(target).to_have_attribute("aria-current", "page")
 
 
 def test_a_session_on_a_phone(site, address):

@@ -35,6 +35,10 @@ QUERIES = {
     "/api/v1/words": [{"prefix": "pic"}, {"prefix": ABOVE}],
     "/api/v1/understand": [{"words": "house"}, {"words": ABOVE}],
     "/api/v1/uploads/{upload}/thumbnail": [{}],
+    "/api/v1/saved": [{}],
+    "/api/v1/saved/{id}": [{}],
+    "/api/v1/saved/{id}/results": [{}],
+    "/api/v1/saved/{id}/new": [{}],
     "/api/v1/sessions": [{}],
     "/api/v1/sessions/{id}": [{}],
     "/api/v1/sessions/{id}/best": [{}],
@@ -125,7 +129,9 @@ def test_no_route_shows_a_folder_above_the_sources_to_view(service, people, item
     picture = service.client.get(f"/api/v1/items/{one}/image", headers=view).content
     upload = service.client.post("/api/v1/uploads", files={"file": picture}, headers=view).json()["upload"]
     chosen = service.post("/selections", {"items": [item["id"] for item in items["view"]]}, headers=view)["selection"]
-    names = {"/items": one, "/selections": chosen, "/sessions": session, "/jobs": added}
+    query = {"name": "copies", "examples": [{"id": one}], "filter": {"folder": "Pictures"}}
+    saved = service.post("/saved", query, 201, headers=judge)["id"]
+    names = {"/items": one, "/selections": chosen, "/sessions": session, "/jobs": added, "/saved": saved}
     for router in ROUTERS:
         for route in router.routes:
             if "GET" not in route.methods:

@@ -138,6 +138,20 @@ def test_accents_plurals_and_hyphens_do_not_matter_in_paths(collection):
     assert sum(paths_with(collection, "3")) == 0
 
 
+def test_irregular_plurals_do_not_matter_in_paths_and_labels(collection):
+    place(collection, "/photos/children/1.jpg", "/photos/tomato/2.jpg", "/photos/knives_3.jpg")
+    for words in ("child", "children", "tomatoes", "tomato", "knife"):
+        assert paths_with(collection, words) == [1], words
+    collection.classes.add("geese", [11])
+    assert [meaning.labels for meaning in collection.understand("goose")] == [{"geese": 1}]
+
+
+@pytest.mark.parametrize("words", ["grandma's house", "Grandma’s houses", "grandma house"])
+def test_the_s_of_a_possessive_does_not_matter(collection, words):
+    place(collection, "/photos/my grandma/house.jpg", "/photos/Grandma's house/2.jpg")
+    assert paths_with(collection, words) == [2, 2]
+
+
 def test_copies_of_a_picture_count_once(collection):
     place(collection, "/photos/sand/1.jpg")
     with collection._store.writer(), collection._store.transaction():
@@ -164,6 +178,16 @@ def test_labels_outrank_the_network(collection):
     collection.classes.add("tiger cub", [4])
     assert found(collection, "tiger", k=2) == [4, 3]
     assert collection.understand("tigers")[0].labels == {"tiger cub": 1}
+
+
+def test_a_text_of_stop_words_finds_labels_and_folders(collection):
+    place(collection, "/photos/May/1.jpg")
+    collection.classes.add("Will", [4])
+    assert found(collection, "will") == [4]
+    assert found(collection, "a photo of Will", k=1) == [4]
+    assert found(collection, "may") == [11]
+    with pytest.raises(InputError, match="no word to search for"):
+        found(collection, "the")
 
 
 def test_a_predicted_class_counts_by_its_probability(collection):
@@ -206,6 +230,18 @@ def test_unknown_words_are_explained(collection):
     assert not word.is_known
     assert "unknown, ignored (similar words: elephant" in word.summary
     assert found(collection, "elefant tiger")[0] == 3
+
+
+def test_only_unknown_words_have_similar_words(collection):
+    assert collection.understand("elefant")[0].suggestions
+    collection.classes.add("elefant", [4])
+    assert not collection.understand("elefant")[0].suggestions
+
+
+def test_a_text_without_letters_is_not_called_unknown(collection):
+    collection.classes.add("2019", [1])
+    with pytest.raises(InputError, match=r"'2019' has no letters.*filter by label"):
+        found(collection, "2019")
 
 
 @pytest.mark.parametrize("words", ["", "  ", "the", "!?", "x" * 201])
@@ -266,6 +302,23 @@ def test_a_collection_without_kinds_explains_what_is_missing(tmp_path, collectio
         found(collection, "bus")
 
 
+def test_a_collection_of_an_older_version_is_refreshed_and_needs_no_recipe(collection):
+    store = collection._store
+    with store.writer(), store.transaction():
+        store.vectors.drop_space(collection._spaces.kinds.name)
+    for _ in ("before a command creates the kinds", "after it"):
+        with pytest.raises(InputError, match=r"recognize them: lookalike refresh$"):
+            found(collection, "bus")
+        with store.writer():
+            collection._spaces.create_kinds()
+
+
+def test_an_empty_collection_has_no_results(tmp_path):
+    with Collection(tmp_path / "empty", create=True) as empty:
+        empty.add(tmp_path, recipes="deep-plain")
+        assert found(empty, "bus") == []
+
+
 @pytest.fixture(scope="module")
 def clipped(pictures, towers, tmp_path_factory):
     """A collection with a text encoder; its paths do not contain the names of kinds, but the number of the kind."""
@@ -291,6 +344,15 @@ def test_a_space_with_a_text_encoder_answers_words(clipped):
     scores = [result.score for result in clipped.search(words="night", k=20)]
     assert scores == sorted(scores)
     assert 0 <= scores[0] < 0.2
+
+
+@pytest.mark.usefixtures("read_here")
+def test_words_that_a_text_encoder_compares_are_not_unknown(clipped):
+    assert "sunset" not in Words.load().complete("sunset")
+    for meanings in (clipped.understand("sunset"), clipped.search(words="sunset").understood):
+        assert [meaning.summary for meaning in meanings] == ["sunset: compared by the text encoder of clip"]
+        assert meanings[0].is_known
+        assert not meanings[0].suggestions
 
 
 @pytest.mark.usefixtures("read_here")

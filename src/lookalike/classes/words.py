@@ -138,7 +138,7 @@ class Words:
         self._levels = table["levels"]
         self._ends = np.cumsum(table["counts"], dtype=np.int64)  # end of each lemma's meanings
         self._meanings = table["meaning_nodes"], table["meaning_codes"]
-        self._irregular = dict(line.split(" ") for line in _lines(table["irregular"]))
+        self._irregular = dict(line.split(" ") for line in _lines(table["irregular"]))  # plural: singular
         self._node = {name: node for node, name in enumerate(names)}
         self._below = np.zeros((len(names), len(self.classes)), bool)  # (nodes, 1000): is the class below the node?
         self._below[table["classes"], np.arange(len(self.classes))] = True
@@ -152,8 +152,8 @@ class Words:
         with np.load(Path(__file__).with_name("wordnet.npz"), allow_pickle=False) as table:
             return cls(dict(table))
 
-    def read(self, text: str) -> list[Term]:
-        """Return the terms of a text in order, without stop words.
+    def read(self, text: str, *, stop_words: bool = False) -> list[Term]:
+        """Return the terms of a text in order, without stop words unless these are requested.
 
         Upper case, plurals, hyphens, underscores and punctuation do not matter. Words that form a name are one term.
         """
@@ -164,7 +164,7 @@ class Words:
             start = 0
             while start < len(words):
                 end, row = self._longest(words, start)
-                if row is not None or words[start].key not in STOP_WORDS:
+                if row is not None or stop_words or words[start].key not in STOP_WORDS:
                     terms.append(self._term(text[words[start].start : words[end - 1].end], words[start].key, row))
                 start = end
         return terms
@@ -178,6 +178,16 @@ class Words:
         key = _key(prefix[:MAX_CHARACTERS])
         rows = range(bisect_left(self._keys, key), bisect_left(self._keys, key + "~")) if key else []
         return [self._lemmas[row] for row in heapq.nsmallest(k, rows, key=self._usefulness)]
+
+    def spellings(self, word: str) -> set[str]:
+        """Return a word in lower case, its singulars and plurals, and the plurals of its singulars.
+
+        >>> sorted(Words.load().spellings("knives"))
+        ['knife', 'knifes', 'knive', 'knives', 'kniveses']
+        """
+        forms = {word, self._irregular.get(word, word), *singulars(word)}
+        irregular = {plural for plural, singular in self._irregular.items() if singular in forms}
+        return forms.union(irregular, *map(plurals, forms))
 
     def hierarchy(self, names: Iterable[str]) -> Hierarchy:
         """Return the part of WordNet's hierarchy above these names of classes; unknown names have no parent.

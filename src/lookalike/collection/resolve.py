@@ -109,6 +109,8 @@ def select(store: Store, filter: Filter) -> Ids:
         places = folders_named(filter.folder, store.items.sources())
         below = np.concatenate([np.empty(0, np.int64), *map(store.items.below, places)])
         ids = np.intersect1d(ids, below, assume_unique=len(places) < 2)
+    if filter.label is filter.suggested is filter.labelled is None:
+        return ids  # a damaged database of judgements does not matter
     judgements = store.judgements
     for name, items_with in (
         (filter.label, judgements.items_with),

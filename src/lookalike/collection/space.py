@@ -426,12 +426,18 @@ class Spaces:
         """The stored kinds of the pictures, for searches by words; None if no feature recognizes kinds."""
         return next((space for name, space in self.stored().items() if name.endswith(KINDS_SUFFIX)), None)
 
+    @property
+    def recognizer(self) -> str | None:
+        """The first feature that recognizes kinds; None if none does."""
+        features = (name for name, space in self.stored().items() if space.base is None and recognizes_kinds(name))
+        return next(features, None)
+
     def create_kinds(self) -> None:
         """Create the stored kinds if a feature recognizes kinds. Needs the writer lock."""
-        features = [name for name, space in self.stored().items() if space.base is None and recognizes_kinds(name)]
-        if features and self.kinds is None:
+        feature = self.recognizer
+        if feature is not None and self.kinds is None:
             with self.store.transaction():
-                self.store.vectors.create_space(features[0] + KINDS_SUFFIX, features[:1], features[0])
+                self.store.vectors.create_space(feature + KINDS_SUFFIX, [feature], feature)
 
     def remove(self, name: str) -> None:
         """Remove a space, and the vectors of its feature if no other space uses them. Needs the writer lock."""

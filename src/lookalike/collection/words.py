@@ -6,6 +6,7 @@ which WordNet connects with words (`classes.words`). A space with a text encoder
 user's own CLIP, replaces the kinds. Words can be combined with example pictures.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.classes.words import Term, Words, plurals, singulars
+from lookalike.classes.words import Term, Words
 from lookalike.collection.likelihood import Search, Shares, estimate, from_distances, make_monotone
 from lookalike.collection.resolve import Example, select
 from lookalike.collection.searching import NEGATIVE_WEIGHT, Results, make_query, make_result
@@ -58,6 +59,8 @@ FOLDER_WORDS, FOLDER_ITEMS = 20, 20
 MAX_WORDS = 200
 """Maximum number of characters of a search by words."""
 
+POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -70,11 +73,13 @@ class Meaning:
     paths: int  # pictures with the word in the name of their folder or file
     texts: int = 0  # pictures in which a text with the word was read
     suggestions: list[str] = field(default_factory=list)  # similar words, if it is unknown
+    space: str | None = None  # the space whose text encoder replaces the kinds
 
     @property
     def is_known(self) -> bool:
         """Whether any source knows the word."""
-        return self.lemma is not None or bool(self.labels) or self.paths + self.texts > 0
+        network = self.lemma if self.space is None else self.space
+        return network is not None or bool(self.labels) or self.paths + self.texts > 0
 
     @property
     def summary(self) -> str:
@@ -83,8 +88,13 @@ class Meaning:
         >>> Meaning("birds", "bird", 59, {"bird": 12}, 1, 3).summary
         'birds: 59 known kinds; label bird (12 pictures); 1 path; text in 3 pictures'
         """
-        parts = [f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}"] if self.kinds else []
-        parts += [f"similar to known kinds ({self.lemma})"] if self.lemma is not None and not self.kinds else []
+        parts = []
+        if self.space is not None:
+            parts.append(f"compared by the text encoder of {self.space}")
+        elif self.kinds:
+            parts.append(f"{self.kinds} known {'kind' if self.kinds == 1 else 'kinds'}")
+        elif self.lemma is not None:
+            parts.append(f"similar to known kinds ({self.lemma})")
         parts += [f"label {label} ({many(n, 'picture')})" for label, n in self.labels.items()]
         parts += [many(self.paths, "path")] if self.paths else []
         parts += [f"text in {many(self.texts, 'picture')}"] if self.texts else []
@@ -94,7 +104,7 @@ class Meaning:
 
 def understand(spaces: Spaces, words: str) -> list[Meaning]:
     """What the collection understands by each of the words."""
-    return [word.meaning for word in _read(spaces, words).words]
+    return [word.meaning for word in _read(spaces, words, _text_space(spaces, None)).words]
 
 
 def search_words(
@@ -118,8 +128,9 @@ def search_words(
     """
     check_count("k", k)
     among = None if filter is None else select(spaces.store, filter)
-    texts, without_texts = ([_read(spaces, text) for text in given] for given in (words, without_words))
-    describe = partial(_make_matcher, spaces, _text_space(spaces, space), among=among)
+    encoder = _text_space(spaces, space)
+    texts, without_texts = ([_read(spaces, text, encoder) for text in given] for given in (words, without_words))
+    describe = partial(_make_matcher, spaces, encoder, among=among)
     wanted: list[Matcher] = [describe(text) for text in texts]
     unwanted: list[Matcher] = [describe(text) for text in without_texts]
     for examples, matchers in ((positive, wanted), (negative, unwanted)):
@@ -149,7 +160,8 @@ def search_words(
 
 def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
     """An example (d,) to start a session with: the mean vector of the pictures that match the words best."""
-    matcher = _make_matcher(spaces, _text_space(spaces, space), _read(spaces, words), among=space.row_ids())
+    encoder = _text_space(spaces, space)
+    matcher = _make_matcher(spaces, encoder, _read(spaces, words, encoder), among=space.row_ids())
     ids, scores = matcher.best(EXAMPLE_PICTURES)
     if not len(ids):
         raise InputError(f"No picture matches {words!r}. Start the session with a picture or a label instead.")
@@ -413,15 +425,26 @@ def _make_matcher(spaces: Spaces, space: Space | None, text: ReadText, *, among:
     known = [own for own in text.words if own.meaning.is_known]
     if not known:
         raise InputError(_explain_unknown(text))
-    if spaces.kinds is None and not any(len(own.ids) for own in known):
-        raise InputError(
-            "No picture was recognized yet, and no label, folder or file has these words. Add the recipe deep, which"
-            " recognizes kinds of pictures: lookalike add FOLDER --recipe deep"
-        )
+    if not any(len(own.ids) for own in known) and _lacks_kinds(spaces):
+        advice = "Read the pictures again to recognize them: lookalike refresh"
+        if spaces.recognizer is None:
+            advice = "Add the recipe deep, which recognizes kinds of pictures: lookalike add FOLDER --recipe deep"
+        raise InputError(f"No picture was recognized yet, and no label, folder or file has these words. {advice}")
     return KindMatcher(spaces, known, among)
 
 
+def _lacks_kinds(spaces: Spaces) -> bool:
+    """Whether there are pictures and the network has recognized none, as in a collection of an older version."""
+    kinds = spaces.kinds
+    return kinds is None or (not spaces.store.vectors.blocks(kinds.name) and len(spaces.store.items) > 0)
+
+
 def _explain_unknown(text: ReadText) -> str:
+    if not split_words(text.text):
+        return (
+            f"{text.text!r} has no letters, and searches by words ignore all other characters. To find a number in a"
+            " path, filter by path, such as '*2019*'; to find one in a label, filter by label."
+        )
     similar = list(dict.fromkeys(word for own in text.words for word in own.meaning.suggestions))
     hint = f" Similar words: {', '.join(similar)}." if similar else ""
     return (
@@ -437,18 +460,23 @@ def _text_space(spaces: Spaces, space: Space | None) -> Space | None:
     return next((one for one in candidates if one.takes_text and len(one)), None)
 
 
-def _read(spaces: Spaces, text: str) -> ReadText:
-    """Read a text into words, and find the pictures that the user's own words connect with them."""
+def _read(spaces: Spaces, text: str, encoder: Space | None) -> ReadText:
+    """Read a text into words, and find the pictures that the user's own words connect with them.
+
+    `encoder` is the space that encodes the text, if there is one.
+    """
     if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_WORDS:
         raise InputError(f"Words must have 1 to {MAX_WORDS} characters. Got {text!r:.80}.")
-    terms = Words.load().read(text)
-    if not terms:
-        raise InputError(f"{text!r} has no word to search for. Give nouns, such as: dog, red car, beach.")
     counts = spaces.store.judgements.classes.counts()
-    return ReadText(text, [_find_own(spaces, term, counts) for term in terms])
+    terms = Words.load().read(text)
+    given = terms or Words.load().read(text, stop_words=True)  # a label or folder can be named "Will" or "May"
+    words = [_find_own(spaces, term, counts, encoder) for term in given]
+    if not terms and not any(len(word.ids) for word in words):
+        raise InputError(f"{text!r} has no word to search for. Give nouns, such as: dog, red car, beach.")
+    return ReadText(text, words)
 
 
-def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
+def _find_own(spaces: Spaces, term: Term, counts: dict[str, int], encoder: Space | None) -> OwnWord:
     store = spaces.store
     wanted = [_spellings(name) for name in {term.text, term.lemma or term.text}]
     labels = {label: n for label, n in counts.items() if any(_contains(label, words) for words in wanted)}
@@ -466,7 +494,10 @@ def _find_own(spaces: Spaces, term: Term, counts: dict[str, int]) -> OwnWord:
     values = np.where(_places(paths, ids)[1], np.float32(PATH_SCORE), np.float32(0))
     at = np.searchsorted(ids, labelled)
     values[at] = np.maximum(values[at], np.array([scores[item] for item in labelled.tolist()], np.float32))
-    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), term.suggestions)
+    space = None if encoder is None else encoder.name
+    meaning = Meaning(term.text, term.lemma, term.kinds, labels, len(named), len(texts), space=space)
+    if not meaning.is_known:
+        meaning = replace(meaning, suggestions=term.suggestions)
     return OwnWord(term, meaning, ids, values)
 
 
@@ -493,13 +524,12 @@ def _contains(name: str, words: Sequence[set[str]]) -> bool:
 
 
 def _spellings(text: str) -> list[set[str]]:
-    """The spellings of each word of a text: itself, its singulars and plurals, and the plurals of its singulars.
+    """The spellings of each word of a text, without the 's of a possessive: "grandma's" also finds "My Grandma".
 
     >>> [sorted(spellings) for spellings in _spellings("Fire engines")]
     [['fire', 'fires'], ['engine', 'engines', 'engineses']]
     """
-    forms = [{word, *singulars(word)} for word in split_words(text)]
-    return [words.union(*map(plurals, words)) for words in forms]
+    return [Words.load().spellings(word) for word in split_words(POSSESSIVE.sub("", text))]
 
 
 def _with_own_words(ids: Ids, S: Vectors, words: Sequence[OwnWord]) -> Vectors:

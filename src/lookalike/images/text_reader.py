@@ -20,6 +20,9 @@ SIDE = 1_000
 MAX_TEXT = 10_000
 """Maximum number of characters that are returned per picture."""
 
+MAX_RATIO = 8
+"""Maximum aspect ratio. Longer pictures get a white margin, because rapidocr fails for very thin ones."""
+
 NETWORKS = {"Det": "det", "Cls": "cls", "Rec": "rec"}
 """The networks that find lines, turn them upright and read them: rapidocr's section, and part of the file's name."""
 
@@ -35,7 +38,9 @@ class TextReader:
 
     def __call__(self, pixels: Pixels) -> str:
         """Return the lines of text in a picture, (h, w, 3) uint8 RGB; an empty string if there are none."""
-        found = self._engine(np.ascontiguousarray(pixels[..., ::-1]))
+        height, width = pixels.shape[:2]
+        margin = [(0, max(0, -(-width // MAX_RATIO) - height)), (0, max(0, -(-height // MAX_RATIO) - width)), (0, 0)]
+        found = self._engine(np.pad(pixels[..., ::-1], margin, constant_values=255))
         return "\n".join(found.txts or ())[:MAX_TEXT]
 
     def __getstate__(self) -> dict[str, Any]:
