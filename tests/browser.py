@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Error, Page, expect
 
 from waiting import TIMEOUT_S
@@ -25,8 +26,8 @@ WIDE = (1440, 900)
 PHONE = (360, 740)
 LARGE_PHONE = (390, 844)
 
-PATIENCE_MS = 1_000 * TIMEOUT_S
-expect.set_options(timeout=PATIENCE_MS)
+TIMEOUT_MS = 1_000 * TIMEOUT_S
+expect.set_options(timeout=TIMEOUT_MS)
 
 MOVE = """([place, patience]) => new Promise((shown, late) => {
   const before = location.href;
@@ -85,7 +86,7 @@ class Site:
             has_touch=touch,
             reduced_motion="reduce",
         )
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         self._contexts.append(context)
         page = context.new_page()
         page.on("console", lambda entry: entry.type in ("error", "warning") and self._messages.append(entry.text))
@@ -119,6 +120,13 @@ def wait_until_idle(page: Page) -> None:
 
 CONTROL = re.compile(r"""( *)- '?(button|link|checkbox|combobox|textbox|radio)\b(?: "((?:[^"\\]|\\.)*)")?""")
 """A control in an ARIA snapshot: its indent, its role and its accessible name."""
+
+
+def axe_violations(page: Page) -> list[tuple[str, list[str]]]:
+    """The accessibility violations that axe-core finds: the rules, with the elements."""
+    page.evaluate(Axe().axe_script)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
 
 
 def name_faults(page: Page) -> list[str]:
@@ -160,4 +168,4 @@ def cut(page: Page) -> None:
 
 def go(page: Page, place: str) -> None:
     """Go to another view, as a link does, and wait until it is shown."""
-    page.evaluate(MOVE, [place, PATIENCE_MS])
+    page.evaluate(MOVE, [place, TIMEOUT_MS])

@@ -4,11 +4,10 @@ import os
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
-from browser import PHONE, end, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, end, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -40,12 +39,6 @@ def address(tmp_path_factory):
     end(process)
 
 
-def check_axe(page):
-    page.evaluate(Axe().axe_script)
-    answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in answer["violations"]] == []
-
-
 def test_facets_filter_pictures_and_searches_and_a_chip_removes_a_filter(site):
     page = site.visit()
     page.get_by_role("button", name="Filters", exact=True).click()
@@ -57,7 +50,7 @@ def test_facets_filter_pictures_and_searches_and_a_chip_removes_a_filter(site):
     panel.get_by_role("link", name="2021 8").click()
     expect(page.locator(".lead .quiet")).to_have_text("8 of 96 pictures")
     expect(page).to_have_url(re.compile(r"#/\?camera=iPhone\+12&year=2021$"))
-    check_axe(page)
+    assert axe_violations(page) == []
     shoot(page, "browse-facets")
     page.locator("#search").fill("house")
     page.locator("#search").press("Enter")
@@ -93,7 +86,7 @@ def test_the_timeline_has_months_and_a_slider_by_mouse_and_keys(site, address):
     box = slider.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(slider).to_have_attribute("aria-valuetext", re.compile("2021"))
-    check_axe(page)
+    assert axe_violations(page) == []
     shoot(page, "browse-timeline")
     page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     page.get_by_role("slider", name="Scale of the pictures").fill("310")
@@ -125,7 +118,7 @@ def test_the_folder_tree_filters_on_a_phone(site):
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     expect(focused).to_have_attribute("aria-expanded", "false")
-    check_axe(page)
+    assert axe_violations(page) == []
     shoot(page, "browse-phone")
     page.keyboard.press("Enter")
     expect(page.locator(".lead .quiet")).to_have_text("32 of 96 pictures")

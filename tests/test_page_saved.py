@@ -3,10 +3,9 @@
 import shutil
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from browser import PHONE, end, go, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, end, go, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -28,12 +27,6 @@ def address(folder):
     process, address = serve(folder.parent / "demo.lookalike")
     yield address
     end(process)
-
-
-def check(page):
-    page.evaluate(Axe().axe_script)
-    answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert [one["id"] for one in answer["violations"]] == []
 
 
 def test_a_saved_search_shows_what_is_new_at_a_lasting_address(site, folder):
@@ -59,12 +52,12 @@ def test_a_saved_search_shows_what_is_new_at_a_lasting_address(site, folder):
     expect(page.locator(".lead p.quiet").last).to_contain_text("7 results, 2 new since")
     expect(page.locator(".grid .sure")).to_have_count(2)
     shoot(page, "saved-light")
-    check(page)
+    assert axe_violations(page) == []
     page.get_by_label("Only new results (2)").check()
     expect(page.locator(".grid .cell")).to_have_count(2)
     go(page, "sessions")
     expect(page.locator(".cards .fresh")).to_have_text("2 new")
-    check(page)
+    assert axe_violations(page) == []
     page.locator(".card").click()
     page.get_by_role("button", name="Mark as seen").click()
     expect(page.locator(".lead p.quiet").last).to_contain_text("none new")
@@ -83,7 +76,7 @@ def test_a_saved_search_is_renamed_and_deleted_on_a_phone(site):
     expect(page.locator("h1")).to_have_text("house")
     expect(page.locator(".lead p.quiet").last).to_contain_text("score up to 0.9")
     shoot(page, "saved-phone")
-    check(page)
+    assert axe_violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Rename").tap()
     page.get_by_role("dialog").get_by_label("Name").fill("houses")

@@ -5,10 +5,9 @@ import urllib.request
 import zipfile
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from browser import PHONE, end, go, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, end, go, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -64,9 +63,7 @@ def test_check_marks_shift_and_clicks_select_and_the_selection_gets_a_label(site
     selected(page, 3)
     expect(cell(page, 2)).to_have_attribute("aria-selected", "false")
     shoot(page, "select-light")
-    page.evaluate(Axe().axe_script)
-    answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert [one["id"] for one in answer["violations"]] == []
+    assert axe_violations(page) == []
     button(page, "Label").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("button", name="house")).to_be_visible()  # a suggestion

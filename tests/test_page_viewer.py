@@ -4,11 +4,10 @@ import json
 import urllib.request
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image, ImageOps
 from playwright.sync_api import expect
 
-from browser import PHONE, end, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, end, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -63,11 +62,6 @@ def item(address, name):
     return found["id"]
 
 
-def violations(page):
-    page.evaluate(Axe().axe_script)
-    return [one["id"] for one in page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]]
-
-
 def boxes(page):
     """The places of the pictures in their panes, as shares of the panes."""
     return page.evaluate("""() => [...document.querySelectorAll('.pane')].map((pane) => {
@@ -100,7 +94,7 @@ def test_a_rule_selects_copies_but_not_crops_or_reference_folders(site, folder):
     submit.click()
     expect(page.locator(".note.problem")).to_contain_text("no pictures from /no/such")
     site.allowed.append("422")
-    assert violations(page) == []
+    assert axe_violations(page) == []
 
 
 def test_a_crop_is_compared_where_it_belongs_and_zoom_is_synchronised(site):
@@ -123,7 +117,7 @@ def test_a_crop_is_compared_where_it_belongs_and_zoom_is_synchronised(site):
     page.keyboard.press("0")
     assert boxes(page)[0] == pytest.approx(whole, abs=0.01)
     shoot(page, "compare-light")
-    assert violations(page) == []
+    assert axe_violations(page) == []
     page.get_by_role("button", name="Difference").click()
     expect(page.locator("canvas")).to_be_visible()
     outside, inside = page.evaluate("""() => {
@@ -157,7 +151,7 @@ def test_the_viewer_zooms_shows_details_and_returns_the_focus(site, address):
     page.keyboard.press("i")
     for text in ("NIKON D90", "f/5.6, 1/250 s, ISO 200", "48.13750, -11.57500", "May 12, 2019"):
         expect(viewer.get_by_label("Details").last).to_contain_text(text)
-    assert violations(page) == []
+    assert axe_violations(page) == []
     shoot(page, "viewer-light")
     page.keyboard.press("ArrowRight")
     expect(viewer).to_contain_text("house-001.jpg2 of 3")

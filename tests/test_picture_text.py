@@ -120,7 +120,7 @@ def test_the_members_of_an_archive_are_read(folder):
         assert names(collection.search(words="tulips")) == ["photos.tar.gz::two"]
 
 
-def test_a_removed_picture_takes_its_text_with_it_and_brings_it_back(folder):
+def test_the_text_of_a_removed_picture_is_removed_and_restored(folder):
     with open_new(folder) as collection:
         collection.add(folder, recipes="color", ocr=True)
         collection.remove(folder / "two.png")

@@ -77,7 +77,7 @@ def test_an_example_from_outside_is_needed_only_once(own, tmp_path, pictures):
     assert [example.name for example in saved.query.positive] == [str(copy), None]
 
 
-def test_new_results_are_those_that_were_added_since_the_last_look(own, pictures, tmp_path):
+def test_new_results_are_those_that_were_added_after_the_search_was_seen(own, pictures, tmp_path):
     fish = sorted((pictures / "fish").glob("*.jpg"))[0]
     options = {"k": 6, "filter": Filter(path="*fish*")}
     own.saved_searches.save("fish", fish, **options)

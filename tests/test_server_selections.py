@@ -107,7 +107,7 @@ def test_unknown_selections_and_wrong_requests_are_rejected(service):
     assert "expired" in error(service.client.get(f"/api/v1/selections/{one}/zip"), 404, "missing")
 
 
-def test_only_some_zips_at_a_time_and_of_a_limited_size(service, monkeypatch):
+def test_the_number_and_the_size_of_zips_are_limited(service, monkeypatch):
     one = choose(service, *service.get("/items/ids")["ids"][:3])["selection"]
     monkeypatch.setattr(service.app.service.zip_slots, "locked", lambda: True)
     error(service.client.get(f"/api/v1/selections/{one}/zip"), 503, "busy")

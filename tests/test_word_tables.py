@@ -75,7 +75,7 @@ def test_a_picture_is_found_until_its_last_path_with_the_word_is_removed(store: 
     assert stale(store) == []
 
 
-def test_a_changed_file_takes_its_words_to_its_new_picture(store: Store) -> None:
+def test_the_words_of_a_changed_file_find_its_new_picture(store: Store) -> None:
     add(store, beach=1)
     add(store, beach=2)
     assert found(store, "beach") == [2]
@@ -101,7 +101,7 @@ def test_only_the_first_hundred_copies_of_a_picture_are_found_by_their_words(sto
     assert stale(store) == []
 
 
-def test_a_transaction_that_fails_leaves_the_words_as_they_were(store: Store) -> None:
+def test_a_failed_transaction_does_not_change_the_words(store: Store) -> None:
     add(store, beach=1)
     with suppress(RuntimeError), store.writer(), store.transaction():
         store.items.link([("/photos/desert.jpg", 1, 1, 1)])
