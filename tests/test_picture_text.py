@@ -3,6 +3,7 @@
 import shutil
 import socket
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -210,6 +211,18 @@ def test_text_is_read_without_the_network(no_network):
     assert reader(draw_text("Invoice 2024", "Tulip Street")).splitlines() == ["Invoice 2024", "Tulip Street"]
     assert reader(draw_text()) == ""
     assert reader(np.zeros((3, 4_000, 3), np.uint8)) == ""  # rapidocr fails for a picture this thin
+
+
+@pytest.mark.skipif(not HAS_RAPIDOCR, reason="rapidocr is not installed")
+def test_a_very_long_picture_needs_little_memory():
+    reader, picture = TextReader(), np.full((2, 40_000, 3), 255, np.uint8)
+    reader(picture[:, :2_000])  # load the networks
+    tracemalloc.start()
+    try:
+        assert reader(picture) == ""
+        assert tracemalloc.get_traced_memory()[1] < 300e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.skipif(not HAS_RAPIDOCR, reason="rapidocr is not installed")

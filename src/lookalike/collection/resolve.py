@@ -109,7 +109,7 @@ def select(store: Store, filter: Filter) -> Ids:
         places = folders_named(filter.folder, store.items.sources())
         below = np.concatenate([np.empty(0, np.int64), *map(store.items.below, places)])
         ids = np.intersect1d(ids, below, assume_unique=len(places) < 2)
-    if filter.label is filter.suggested is filter.labelled is None:
+    if (filter.label, filter.suggested, filter.labelled) == (None, None, None):
         return ids  # a damaged database of judgements does not matter
     judgements = store.judgements
     for name, items_with in (

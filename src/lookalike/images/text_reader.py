@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from lookalike.errors import MissingError
 from lookalike.types import Pixels
 
 SIDE = 1_000
 """Minimum length in pixels of the shorter side of a picture in which text is read, if the file has as many."""
+
+LONGER_SIDE = 2_000
+"""Length in pixels to which rapidocr shrinks the longer side of a picture."""
 
 MAX_TEXT = 10_000
 """Maximum number of characters that are returned per picture."""
@@ -38,6 +42,10 @@ class TextReader:
 
     def __call__(self, pixels: Pixels) -> str:
         """Return the lines of text in a picture, (h, w, 3) uint8 RGB; an empty string if there are none."""
+        if max(pixels.shape[:2]) > MAX_RATIO * min(pixels.shape[:2]):
+            picture = Image.fromarray(pixels)
+            picture.thumbnail((LONGER_SIDE, LONGER_SIDE))  # rapidocr does so, too, but after the margin is added
+            pixels = np.asarray(picture)
         height, width = pixels.shape[:2]
         margin = [(0, max(0, -(-width // MAX_RATIO) - height)), (0, max(0, -(-height // MAX_RATIO) - width)), (0, 0)]
         found = self._engine(np.pad(pixels[..., ::-1], margin, constant_values=255))
