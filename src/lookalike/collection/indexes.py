@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookalike.collection.chain import Chain
 from lookalike.collection.executor import Executor
-from lookalike.errors import DamagedError
+from lookalike.errors import DamagedError, MissingError
 from lookalike.index.choice import choose, measure_recall
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
@@ -163,15 +163,20 @@ class Indexes:
     def build_leaves(self, name: str, dim: int, progress: Progress) -> None:
         """Build leaves if there are enough rows and no current leaves exist; needs the writer lock.
 
-        Leaves that need more memory than the machine has are not built; feedback then scans all rows.
+        Leaves are not built without numba, or if they need more memory than the machine has; feedback then scans all
+        rows.
         """
         rows = self.store.vectors.rows(name)
         if rows < LEAVES_MIN or not leaves_fit(rows, dim, installed_bytes()):
             return
         if getattr(self.hyperplanes(name), "stale", 1) <= STALE_SHARE:
             return
+        try:
+            leaves = create("index", "leaves")
+        except MissingError:
+            return
         self.store.vectors.quarantine_damaged(name, progress=progress)
-        built = create("index", "leaves").build(self.flat(name), progress)
+        built = leaves.build(self.flat(name), progress)
         target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)
         built.save(target)
         file = self.store.vectors.put_in_place(target)
@@ -267,7 +272,8 @@ class Indexes:
     def _open_or_scan(self, flat: Flat, structure: Structure | None) -> Any:
         """Open the index of a structure over these vectors; return the vectors if it is missing or damaged."""
         if structure is not None:
-            with suppress(DamagedError):  # a scan returns the same results, and the next add rebuilds the index
+            # A scan returns the same results. The next add rebuilds a damaged index; leaves need numba.
+            with suppress(DamagedError, MissingError):
                 return self.open(structure.file, flat)
         return flat
 
