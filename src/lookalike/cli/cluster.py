@@ -1,6 +1,5 @@
 """`lookalike cluster`: run the processes of a cluster, and share a collection with them."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Wait, Where, opened, used_cluster
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError
+from lookalike.system import count_cores
 from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def start(
       lookalike cluster start --host 0.0.0.0 --workers 0
     """
 
-    count = _cores() if workers is None else workers
+    count = count_cores() if workers is None else workers
 
     def ready(address: str, page: str) -> None:
         print_line(f"The cluster is at {address}")
@@ -103,7 +103,7 @@ def worker(
       lookalike cluster worker tls://head:8786
       lookalike cluster worker tcp://127.0.0.1:8786 --workers 2
     """
-    count = _cores() if workers is None else workers
+    count = count_cores() if workers is None else workers
 
     def ready(joined: str) -> None:
         print_line(f"{many(count, 'worker')} joined {joined}")
@@ -217,7 +217,3 @@ def _print_report(report: "ShareReport", json: bool) -> int:
     summary = f"{many(report.copied, 'file')} copied ({human_bytes(report.bytes)}), {report.skipped:,} already copied"
     print_either(json, f"{summary}, all verified in {report.seconds:.1f} s.", **asdict(report))
     return 0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -8,9 +8,7 @@ import dataclasses
 import os
 import shlex
 import sys
-import termios
 import time
-import tty
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +30,7 @@ from lookalike.cli.options import (
 )
 from lookalike.cli.output import bars, on_terminal, print_either, print_json, print_line, print_note, show_path
 from lookalike.errors import InputError
+from lookalike.system import read_key
 from lookalike.text import MARK_NAMES, many
 
 if TYPE_CHECKING:
@@ -452,15 +451,7 @@ class Keys:
 
 
 def _read_key() -> str | None:
-    file = sys.stdin.fileno()
-    before = termios.tcgetattr(file)
-    try:
-        tty.setcbreak(file, termios.TCSADRAIN)  # keeps typed-ahead keys, and Ctrl-C still works
-        key = os.read(file, 1).decode(errors="replace")
-        if key == "\033":  # start of an escape sequence, such as an arrow key
-            termios.tcflush(file, termios.TCIFLUSH)
-    finally:
-        termios.tcsetattr(file, termios.TCSADRAIN, before)
+    key = read_key(sys.stdin.fileno())
     return None if key in END_OF_INPUT else key.lower()
 
 

@@ -4,12 +4,10 @@
 reused as far as possible: new rows are added, and unchanged files are not read again.
 """
 
-import os
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookalike.collection.chain import Chain
@@ -23,6 +21,7 @@ from lookalike.registry import Spec, component, create
 from lookalike.store.derived import Recall, Structure
 from lookalike.store.directory import Store
 from lookalike.store.segments import Block
+from lookalike.system import installed_bytes
 from lookalike.types import Progress
 
 if TYPE_CHECKING:  # faiss and numba are loaded when an index needs them
@@ -41,9 +40,6 @@ LEAVES_MIN = 50_000
 
 STALE_SHARE = 0.1
 """Share of added and removed rows above which an index is rebuilt."""
-
-MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Memory limits of a Linux container: control groups, version 2 and version 1."""
 
 PROCESS_BYTES = 350e6
 """Memory of a process with Python, its libraries and a network."""
@@ -278,12 +274,6 @@ class Indexes:
         return flat
 
 
-def installed_bytes() -> int:
-    """The memory of this machine, or the limit of the container."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(memory, *(_read_limit(file, memory) for file in MEMORY_LIMITS))
-
-
 def leaves_peak(n: float, d: float) -> float:
     """Peak memory of building leaves: quantised rows, unsorted and sorted, and their orders."""
     return (2.2 * d + 60) * n
@@ -313,12 +303,3 @@ def _make_coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
 
     codes.remove(without(codes.ids, truth.ids))  # codes of vectors in a damaged segment
     return Coded(codes, truth, chain.transform if len(chain.specs) > 2 else None)
-
-
-def _read_limit(file: Path, memory: int) -> int:
-    """Read a limit from a file; `memory` if it has none ("max", or not a number)."""
-    try:
-        limit = int(file.read_text())
-    except (OSError, ValueError):
-        return memory
-    return limit if limit > 0 else memory

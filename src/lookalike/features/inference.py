@@ -17,7 +17,8 @@ from onnx.helper import make_model, make_opsetid
 
 from lookalike.arrays import chunks, unit_rows
 from lookalike.features.pixels import crop_square
-from lookalike.images.workers import THREADS_VARIABLE, count_cores
+from lookalike.images.workers import THREADS_VARIABLE
+from lookalike.system import count_cores
 from lookalike.types import Patches, Pixels
 
 BATCH = 16
