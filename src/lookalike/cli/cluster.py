@@ -30,7 +30,7 @@ Address = Annotated[
 
 @app.callback(invoke_without_command=True)
 def cluster(ctx: typer.Context) -> None:
-    """Run the processes of a cluster, and share a collection with them.
+    """Start a cluster, and share a collection with it.
 
     A cluster extracts features and answers searches, feedback rounds and `verify` for one collection on many cores or
     machines. Give its address to other commands: lookalike --cluster ADDRESS add FOLDER
@@ -123,7 +123,9 @@ def status(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show the workers of a cluster: memory, unfinished tasks and open shards.
+    """Show the workers of a cluster.
+
+    Each line has the memory, the unfinished tasks and the open shards of a worker.
 
     \b
     Examples:
@@ -163,8 +165,9 @@ def share(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Move the vectors, models and indexes of the collection to a shared file system.
+    """Move the large files of a collection to a shared file system.
 
+    These are the vectors, models and indexes.
     All machines must mount the file system at the same path. Databases, labels and uploaded pictures stay on the local
     disk. Every copy is read back and compared before the original is removed. If the command is interrupted, the
     collection stays usable, and the same command resumes.
@@ -181,7 +184,7 @@ def share(
 
 @app.command()
 def unshare(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
-    """Move the vectors, models and indexes of the collection back to the local disk.
+    """Move the files of a shared collection back to the local disk.
 
     Every copy is read back and compared before the shared files are removed. If the command is interrupted, the same
     command resumes. It also removes the copies of an interrupted `lookalike cluster share`. Stop the workers first.
