@@ -17,7 +17,8 @@ try:
     from numba.extending import intrinsic as intrinsic
 except ModuleNotFoundError:
     raise MissingError(
-        "Codes and indexes of large collections need the package numba. Install it with: pip install 'lookalike[large]'"
+        "Codes, indexes of large collections and benchmarks need the package numba."
+        " Install it with: pip install 'lookalike[large]'"
     ) from None
 
 cgutils: Any = _cgutils  # untyped
