@@ -147,6 +147,53 @@ def test_a_renamed_class_with_new_pictures_keeps_its_name(judgements: Judgements
     assert judgements.items_with("cat").tolist() == [1, 2]
 
 
+def test_a_redone_action_counts_as_a_later_change_to_a_renamed_class(judgements: Judgements) -> None:
+    imported = judgements.add_labels([(9, "dog")], author="anna", source="csv").action
+    assert imported is not None
+    undone = judgements.actions.undo(imported, author="anna").action
+    renamed = judgements.classes.rename("cat", "dog", author="anna").action
+    assert undone is not None and renamed is not None
+    judgements.actions.undo(undone, author="anna")
+    with pytest.raises(ConflictError, match=r"Redid: imported 1 label.*Undo that one first"):
+        judgements.actions.undo(renamed, author="anna")
+    judgements.actions.undo(imported, author="anna")
+    judgements.actions.undo(renamed, author="anna")
+    assert judgements.classes.counts() == {"cat": 2}
+
+
+def test_an_undo_that_would_change_nothing_is_a_conflict(judgements: Judgements) -> None:
+    created = judgements.classes.add("dog", [], author="anna").action
+    added = judgements.classes.add("dog", [9], author="anna").action
+    assert created is not None and added is not None
+    before, n = rows(judgements), len(judgements.actions)
+    with pytest.raises(ConflictError, match="changed since"):
+        judgements.actions.undo(created, author="ben")
+    assert (rows(judgements), len(judgements.actions)) == (before, n)
+    judgements.actions.undo(added, author="ben")
+    judgements.actions.undo(created, author="ben")
+    assert "dog" not in judgements.classes.counts()
+
+
+def test_undo_never_leaves_a_picture_both_labelled_and_rejected(judgements: Judgements) -> None:
+    removed = judgements.remove_labels([(1, "cat")], author="anna").action
+    rejected = judgements.predictions.reject("cat", [1], author="anna").action
+    assert removed is not None and rejected is not None
+    with pytest.raises(ConflictError, match="Rejected cat for 1 picture"):
+        judgements.actions.undo(removed, author="anna")
+    redo = judgements.actions.undo(rejected, author="anna").action
+    assert redo is not None
+    added = judgements.classes.add("cat", [1], author="anna").action
+    with pytest.raises(ConflictError, match=f"action {added} "):
+        judgements.actions.undo(redo, author="anna")
+
+
+def test_actions_with_huge_numbers_do_not_exist(judgements: Judgements) -> None:
+    with pytest.raises(NoItemError, match=f"There is no action {10**30}"):
+        judgements.actions.undo(10**30, author="anna")
+    assert judgements.actions.all(offset=10**30) == []
+    assert len(judgements.actions.all(limit=10**30)) == 1
+
+
 def test_undo_keeps_other_pictures_of_a_class_and_newer_predictions(judgements: Judgements) -> None:
     first = judgements.classes.add("dog", [9], author="anna").action
     judgements.classes.add("dog", [10], author="anna")
