@@ -152,7 +152,8 @@ def test_a_redone_action_counts_as_a_later_change_to_a_renamed_class(judgements:
     assert imported is not None
     undone = judgements.actions.undo(imported, author="anna").action
     renamed = judgements.classes.rename("cat", "dog", author="anna").action
-    assert undone is not None and renamed is not None
+    assert undone is not None
+    assert renamed is not None
     judgements.actions.undo(undone, author="anna")
     with pytest.raises(ConflictError, match=r"Redid: imported 1 label.*Undo that one first"):
         judgements.actions.undo(renamed, author="anna")
@@ -164,7 +165,8 @@ def test_a_redone_action_counts_as_a_later_change_to_a_renamed_class(judgements:
 def test_an_undo_that_would_change_nothing_is_a_conflict(judgements: Judgements) -> None:
     created = judgements.classes.add("dog", [], author="anna").action
     added = judgements.classes.add("dog", [9], author="anna").action
-    assert created is not None and added is not None
+    assert created is not None
+    assert added is not None
     before, n = rows(judgements), len(judgements.actions)
     with pytest.raises(ConflictError, match="changed since"):
         judgements.actions.undo(created, author="ben")
@@ -177,7 +179,8 @@ def test_an_undo_that_would_change_nothing_is_a_conflict(judgements: Judgements)
 def test_undo_never_leaves_a_picture_both_labelled_and_rejected(judgements: Judgements) -> None:
     removed = judgements.remove_labels([(1, "cat")], author="anna").action
     rejected = judgements.predictions.reject("cat", [1], author="anna").action
-    assert removed is not None and rejected is not None
+    assert removed is not None
+    assert rejected is not None
     with pytest.raises(ConflictError, match="Rejected cat for 1 picture"):
         judgements.actions.undo(removed, author="anna")
     redo = judgements.actions.undo(rejected, author="anna").action
