@@ -83,7 +83,8 @@ def write_items(store: Store, target: str | Path | TextIO, format: Format, filte
     written: list[int] = []
     texts = item_lines(store, format, filter, lambda item: written.append(item.id))  # may fail before a file is opened
     if isinstance(target, str | Path):
-        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        path = Path(target)
+        with write_errors(path), path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             stream.writelines(texts)
     elif hasattr(target, "write"):
         for text in texts:
