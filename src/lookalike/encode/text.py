@@ -242,8 +242,8 @@ def _set_length(tokenizer: "Tokenizer", length: int | None, pad: int | None, pat
     length = length or truncation.get("max_length") or padding.get("length") or LENGTH
     if length > MAX_LENGTH:  # tokenizers would end the process if it ran out of memory
         raise InputError(
-            f"The network or its tokenizer declares a length of {length} tokens; the maximum is {MAX_LENGTH}. Set length"
-            " to the number of tokens that the network was trained with, such as 77."
+            f"The network or its tokenizer declares a length of {length} tokens; the maximum is {MAX_LENGTH}. Set"
+            " length to the number of tokens that the network was trained with, such as 77."
         )
     tokenizer.no_truncation()
     tokenizer.no_padding()
