@@ -388,3 +388,13 @@ def test_pictures_can_be_removed_even_if_the_history_cannot_be_written(filled: C
     monkeypatch.setattr(actions.Actions, "record_removal", fail)
     removed = filled.remove(pictures / "fish")
     assert (removed, removed.action) == (4, None)
+
+
+def test_a_removal_of_too_many_pictures_is_in_the_history_but_their_rows_are_not_saved(filled, pictures, monkeypatch):
+    for module in ("lookalike.store.actions", "lookalike.collection.history"):
+        monkeypatch.setattr(f"{module}.MAX_REMOVED", 3)
+    monkeypatch.delattr("lookalike.store.items.Items.save")
+    removed = filled.remove(pictures / "fish")
+    assert (removed, removed.action) == (4, None)
+    (action,) = filled.actions()
+    assert action.reason == "Removals of more than 3 pictures cannot be undone. Add their folder again."
