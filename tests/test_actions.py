@@ -236,49 +236,100 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(steps=st.lists(STEP, min_size=1, max_size=8))
-def test_undoing_all_actions_from_last_to_first_restores_every_state(
-    steps: list[tuple[str, str, str, list[int]]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    file = tmp_path_factory.mktemp("actions") / "judgements.sqlite"
+def make_judgements(folder: Path) -> Judgements:
+    """Three classes, and predictions for two pictures."""
+    file = folder / "judgements.sqlite"
     file.touch()
     judgements = Judgements(file)
     for label, item in (("a", 1), ("b", 2), ("c", 3)):
         judgements.classes.add(label, [item], author="x")
     judgements.predictions.add([(4, "a", 0.9), (5, "b", 0.9)], space="s", model="m")
-    names, history = judgements.classes, []
-    for verb, one, other, items in steps:
+    return judgements
+
+
+def change(judgements: Judgements, verb: str, one: str, other: str, items: list[int]) -> None:
+    """Make a change; an invalid one must change nothing."""
+    names, before = judgements.classes, rows(judgements)
+    try:
+        match verb:
+            case "add":
+                names.add(one, items, author="x")
+            case "remove":
+                judgements.remove_labels([(item, one) for item in items], author="x")
+            case "confirm":
+                judgements.predictions.confirm(one, items, author="x")
+            case "reject":
+                judgements.predictions.reject(one, items, author="x")
+            case "rename":
+                names.rename(one, other, author="x")
+            case "merge":
+                names.merge([one, other], other, author="x")
+            case "split":
+                names.split(one, other, items, author="x")
+            case "delete":
+                names.delete(one, author="x")
+            case "apart":
+                judgements.not_duplicates.add(items, author="x")
+            case "tree":
+                names.set_parents([(one, other)], author="x")
+    except InputError:
+        assert rows(judgements) == before
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(STEP, min_size=1, max_size=8))
+def test_undoing_all_actions_from_last_to_first_restores_every_state(
+    steps: list[tuple[str, str, str, list[int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    judgements = make_judgements(tmp_path_factory.mktemp("actions"))
+    history = []
+    for step in steps:
         before, n = rows(judgements), len(judgements.actions)
-        try:
-            match verb:
-                case "add":
-                    names.add(one, items, author="x")
-                case "remove":
-                    judgements.remove_labels([(item, one) for item in items], author="x")
-                case "confirm":
-                    judgements.predictions.confirm(one, items, author="x")
-                case "reject":
-                    judgements.predictions.reject(one, items, author="x")
-                case "rename":
-                    names.rename(one, other, author="x")
-                case "merge":
-                    names.merge([one, other], other, author="x")
-                case "split":
-                    names.split(one, other, items, author="x")
-                case "delete":
-                    names.delete(one, author="x")
-                case "apart":
-                    judgements.not_duplicates.add(items, author="x")
-                case "tree":
-                    names.set_parents([(one, other)], author="x")
-        except InputError:
-            assert rows(judgements) == before
+        change(judgements, *step)
         if len(judgements.actions) > n:
             history.append((judgements.actions.all(limit=1)[0].id, before))
     for number, before in reversed(history):
         judgements.actions.undo(number, author="x")
         assert rows(judgements) == before
+    judgements.close()
+
+
+Row = tuple[str, tuple[object, ...]]
+
+
+def entered(judgements: Judgements) -> set[Row]:
+    """Return the rows that users entered, with their tables."""
+    return {(table, row) for table, found in rows(judgements).items() if table != "predictions" for row in found}
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEP | st.integers(0, 99), max_size=16))
+def test_an_undo_in_any_order_restores_what_its_action_changed_or_nothing(
+    steps: list[tuple[str, str, str, list[int]] | int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    judgements = make_judgements(tmp_path_factory.mktemp("actions"))
+    changes: dict[int, tuple[set[Row], set[Row]]] = {}  # by action: the rows that it removed and added
+    for step in steps:
+        before, n = entered(judgements), len(judgements.actions)
+        if not isinstance(step, int):
+            change(judgements, *step)
+        elif changes:
+            number = sorted(changes)[step % len(changes)]
+            removed, added = changes[number]
+            try:
+                judgements.actions.undo(number, author="y")
+            except ConflictError:
+                assert entered(judgements) == before
+                continue
+            after, names = entered(judgements), {str(row[1]) for table, row in entered(judgements) if table == "labels"}
+            kept = {(table, row) for table, row in added if table == "classes" and row[0] in names}
+            assert before - after == added - removed - kept
+            assert after - before == removed - added
+        if len(judgements.actions) > n:
+            after = entered(judgements)
+            changes[judgements.actions.all(limit=1)[0].id] = before - after, after - before
+    found = [{row[:2] for table, row in entered(judgements) if table == name} for name in ("labels", "rejections")]
+    assert not found[0] & found[1]
     judgements.close()
 
 
