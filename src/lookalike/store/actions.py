@@ -31,8 +31,8 @@ MAX_REMOVED = 100_000
 UNKNOWN = "unknown"
 """The author of a change without one."""
 
-CLASS_KINDS = ("rename", "merge", "split", "delete")
-"""Kinds of actions on whole classes. They can be undone only if no later action changed one of these classes."""
+WHOLE = ("rename", "merge", "split", "delete")
+"""Actions on whole classes. They can be undone only if no later action changed one of these classes."""
 
 _TEXTS: dict[str, Callable[["Action"], str]] = {
     "label": lambda a: f"Added {a.pictures} to {a.label}" if a.count else f"Created the class {a.label}",
@@ -317,7 +317,7 @@ def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
             find = f"SELECT max(action) FROM action_rows WHERE name = ? AND {where} AND action > ?"
             later = db.execute(find, [table, *values, action.id]).fetchone()[0]
             break
-    if not conflict and action.kind in CLASS_KINDS:
+    if not conflict and action.kind in WHOLE:
         names = (
             "SELECT b AS name FROM action_rows WHERE action = :id AND name IN ('labels', 'rejections')"
             " UNION SELECT a FROM action_rows WHERE action = :id AND name = 'classes'"
