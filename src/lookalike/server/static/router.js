@@ -65,10 +65,13 @@ export function updateLinks(place, url) {
   }
 }
 
+/** Show the view of the current address again. */
+export const reload = () => dispatchEvent(new HashChangeEvent("hashchange"));
+
 /** Go to an address without adding an entry to the history. */
 export function replace(hash) {
   history.replaceState(history.state, "", hash);
-  dispatchEvent(new HashChangeEvent("hashchange"));
+  reload();
 }
 
 let saving = 0;

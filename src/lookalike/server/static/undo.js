@@ -5,7 +5,7 @@ import { anchor, button } from "./dom.js";
 import { follow } from "./job_progress.js";
 import { keys } from "./keyboard.js";
 import { note } from "./notify.js";
-import { go, link } from "./router.js";
+import { go, link, reload } from "./router.js";
 
 const SHOWN_MS = 12_000; // time to undo a change from its message
 const changes = []; // the changes of this visit that are not undone, newest last
@@ -63,7 +63,7 @@ async function send(action) {
 /** Leave an address that the change removed; show any other again. */
 function show(removed, address) {
   if (removed && location.hash === removed) go(address);
-  else dispatchEvent(new HashChangeEvent("hashchange"));
+  else reload();
 }
 
 function bringBack(job) {
