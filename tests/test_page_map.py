@@ -1,14 +1,11 @@
 """The map on the page: thumbnails, the colours of classes, selecting with a lasso, and new pictures."""
 
-import json
-import urllib.request
-
 import cv2
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, end, needs_browser, serve, shoot
+from browser import PHONE, end, members, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -45,11 +42,6 @@ def address(folder):
     process, address = serve(folder.parent / "demo.lookalike", "--root", str(folder))
     yield address
     end(process)
-
-
-def members(address, name):
-    with urllib.request.urlopen(f"{address}/api/v1/items?label={name}") as answer:
-        return [item["name"] for item in json.load(answer)["items"]]
 
 
 def wait_until_covered(page, share):
