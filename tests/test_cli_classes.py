@@ -38,6 +38,12 @@ def files(pictures):
     return {kind: sorted((pictures / kind).iterdir()) for kind in KINDS}
 
 
+def test_class_names_that_are_numbers_are_left_aligned(call, files):
+    call("classes", "add", "1999", *files["fish"][:3])
+    assert [line.split()[0] for line in call("classes", "list")[1].splitlines()] == ["class", "1999"]
+    assert all(line[0] != " " for line in call("classes", "list")[1].splitlines())
+
+
 def test_classes_are_created_changed_and_deleted(call, own, files):
     code, out, err = call("classes", "list")
     assert (code, out) == (0, "")
