@@ -13,7 +13,10 @@ let card = null; // the message of the last change; the next one replaces it
 
 const history = () => anchor(null, "History", link("history"), { class: "button plain" });
 
-/** Report a change, with a button that undoes it. If the change leads to another view, `from` and `to` are the addresses before and after it. */
+/**
+ * Report a change, with a button that undoes it. If the change leads to another view, `from` and `to` are the addresses
+ * before and after it.
+ */
 export function noteUndo(text, action, { from, to } = {}) {
   if (action) done(text, { action, from, to });
   else note(text);
