@@ -317,7 +317,7 @@ def test_an_undo_in_any_order_restores_what_its_action_changed_or_nothing(
             number = sorted(changes)[step % len(changes)]
             removed, added = changes[number]
             try:
-                judgements.actions.undo(number, author="y")
+                assert judgements.actions.undo(number, author="y").action is not None
             except ConflictError:
                 assert entered(judgements) == before
                 continue
@@ -442,7 +442,7 @@ def test_pictures_can_be_removed_even_if_the_history_cannot_be_written(filled: C
 
 
 def test_a_removal_of_too_many_pictures_is_in_the_history_but_their_rows_are_not_saved(filled, pictures, monkeypatch):
-    for module in ("lookalike.store.actions", "lookalike.collection.history"):
+    for module in ("lookalike.store.actions", "lookalike.collection.removals"):
         monkeypatch.setattr(f"{module}.MAX_REMOVED", 3)
     monkeypatch.delattr("lookalike.store.items.Items.save")
     removed = filled.remove(pictures / "fish")
