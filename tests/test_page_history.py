@@ -93,6 +93,7 @@ def test_an_undo_message_stays_while_it_is_used(site, address):
     page.keyboard.press("Enter")
     note = page.locator(".note")
     expect(note).to_contain_text("Created the class brief.")
+    expect(page.locator("main h1")).to_have_text("brief")  # a new view takes the focus
     page.clock.run_for(8_000)
     note.get_by_role("button", name="Undo").focus()
     page.clock.run_for(60_000)

@@ -10,7 +10,7 @@ import { follow } from "./job_progress.js";
 import { attempt, confirm, form, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { tally } from "./pictures.js";
-import { go, link } from "./router.js";
+import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
 import { noteUndo } from "./undo.js";
@@ -107,7 +107,7 @@ function suggestions(name, predicted, early, signal, joined) {
     noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
     draw();
     if (focus) row.focus(Math.min(at, row.targets.length - 1));
-    if (!waiting.size) dispatchEvent(new HashChangeEvent("hashchange")); // reload the class, with more suggestions
+    if (!waiting.size) reload(); // with more suggestions
   };
   const tile = ({ item, probability }) => {
     const pic = h(

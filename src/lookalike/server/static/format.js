@@ -43,6 +43,12 @@ export function moment(when) {
 /** The last part of a path. */
 export const last = (path) => (path ?? "").split("/").pop();
 
+/** The first of these names, and the number of others. */
+export function firstNames(names, shown, total = names.length) {
+  const listed = names.slice(0, shown);
+  return listed.join(", ") + (total > listed.length ? ` and ${count(total - listed.length)} more` : "");
+}
+
 /** The name of a picture on the page. */
 export const title = (item) => item.name || last(item.path) || item.id;
 

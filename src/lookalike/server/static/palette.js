@@ -56,7 +56,7 @@ function matching(all, text) {
 /** Open the palette; `places` are pairs of a view and its name. */
 export async function openPalette(places) {
   if (document.querySelector("dialog[open]")) return;
-  let [all, shown, active] = [[], [], 0];
+  let [all, shown, active, moved] = [[], [], 0, false];
   const list = h("ul", { id: "palette", role: "listbox", "aria-label": "Matches" });
   const field = h("input", {
     type: "text",
@@ -88,15 +88,21 @@ export async function openPalette(places) {
       h("span", { class: "quiet" }, entry.note),
     );
   const draw = () => {
+    const kept = moved ? shown[active] : undefined;
     shown = matching(all, field.value.trim());
     list.replaceChildren(...shown.map(option));
-    activate(0);
+    activate(Math.max(0, shown.findIndex(({ kind, name }) => kind === kept?.kind && name === kept.name)));
   };
-  field.addEventListener("input", draw);
+  field.addEventListener("input", () => {
+    moved = false;
+    draw();
+  });
   field.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step && shown.length) activate((active + step + shown.length) % shown.length);
-    else if (event.key === "Enter" && shown[active]) run(shown[active]);
+    if (step && shown.length) {
+      moved = true; // entries that are loaded later do not change the choice
+      activate((active + step + shown.length) % shown.length);
+    } else if (event.key === "Enter" && shown[active]) run(shown[active]);
     else return;
     event.preventDefault();
   });

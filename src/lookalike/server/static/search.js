@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { collection } from "./collection.js";
 import { cutoffChart, cutoffIn, inside } from "./cutoff.js";
-import { anchor, h } from "./dom.js";
+import { anchor, choice, h } from "./dom.js";
 import { examplesIn, formatWords } from "./examples.js";
 import { bar, filter, withFacets } from "./filters.js";
 import { many, seconds, SIMILARITIES } from "./format.js";
@@ -150,15 +150,8 @@ function replaceWord(query, word, other) {
 /** The choice of similarity: one option per space of the collection. */
 function similarity(spaces, chosen) {
   if (spaces.length < 2) return null;
-  const options = spaces.map(({ name, about }) =>
-    h("option", { value: name, selected: name === chosen, title: about }, SIMILARITIES[name] ?? name),
-  );
-  return h(
-    "label",
-    { class: "choice" },
-    h("span", {}, "Similarity"),
-    h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
-  );
+  const options = spaces.map(({ name, about }) => [name, SIMILARITIES[name] ?? name, about]);
+  return choice("Similarity", options, chosen, (space) => go(amend({ space })));
 }
 
 /** A check box for an option in the address. */

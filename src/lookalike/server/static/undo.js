@@ -5,7 +5,7 @@ import { anchor, button } from "./dom.js";
 import { follow } from "./job_progress.js";
 import { keys } from "./keyboard.js";
 import { note } from "./notify.js";
-import { go, link } from "./router.js";
+import { go, link, reload } from "./router.js";
 
 const SHOWN_MS = 12_000; // time to undo a change from its message
 const changes = []; // the changes of this visit that are not undone, newest last
@@ -14,7 +14,10 @@ let card = null; // the message of the last change; the next one replaces it
 
 const history = () => anchor(null, "History", link("history"), { class: "button plain" });
 
-/** Report a change, with a button that undoes it. If the change leads to another view, `from` and `to` are the addresses before and after it. */
+/**
+ * Report a change, with a button that undoes it. If the change leads to another view, `from` and `to` are the addresses
+ * before and after it.
+ */
 export function noteUndo(text, action, { from, to } = {}) {
   if (action) done(text, { action, from, to });
   else note(text);
@@ -64,7 +67,7 @@ async function send(action) {
 /** Leave an address that the change removed; show any other again. */
 function show(removed, address) {
   if (removed && location.hash === removed) go(address);
-  else dispatchEvent(new HashChangeEvent("hashchange"));
+  else reload();
 }
 
 function bringBack(job) {
