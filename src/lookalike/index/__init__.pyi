@@ -4,6 +4,7 @@ from .choice import choose as choose
 from .choice import measure_recall as measure_recall
 from .coded import Coded as Coded
 from .flat import Flat as Flat
+from .gpu_flat import GpuFlat as GpuFlat
 from .fsm_tree import FsmTree as FsmTree
 from .hamming import Hamming as Hamming
 from .leaves import Leaves as Leaves
