@@ -112,8 +112,8 @@ class Run:
         copied = 8 * count / self.timed(lambda: Y.copy_(X)) * 1e3
         read = 4 * count / self.timed(lambda: X.view(-1, 1024).amax(1)) * 1e3
         self.bandwidth = max(copied, read)
-        host = torch.empty(count // 4, pin_memory=self.device == "cuda")
-        uploaded = count / self.timed(lambda: Y[: count // 4].copy_(host, non_blocking=True)) * 1e3
+        host = torch.empty(count // 16, pin_memory=self.device == "cuda")
+        uploaded = count / 4 / self.timed(lambda: Y[: count // 16].copy_(host, non_blocking=True)) * 1e3
         self.show(copy_TB_s=copied / 1e12, read_TB_s=read / 1e12, from_host_GB_s=uploaded / 1e9)
 
     def rows(self, n: int, d: int, dtype: torch.dtype = torch.float16) -> np.ndarray:
@@ -124,11 +124,13 @@ class Run:
         sizes = torch.randn(CLUSTERS, generator=random, device=self.device).exp()
         size = n * d * dtype.itemsize
         X = np.ndarray((n, d), np.float16 if dtype == torch.float16 else np.float32, buffer=mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        staging = torch.empty((min(n, PART), d), dtype=dtype, pin_memory=self.device == "cuda")
         for first in range(0, n, PART):
             m = min(PART, n - first)
             cluster = torch.multinomial(sizes, m, replacement=True, generator=random)
             part = SPREAD * torch.randn((m, d), generator=random, device=self.device) + centres[cluster]
-            torch.from_numpy(X[first : first + m]).copy_(part.to(dtype))
+            staging[:m].copy_(part)
+            torch.from_numpy(X[first : first + m]).copy_(staging[:m])
         self.show(generated=f"{n} x {d} {dtype}", seconds=time.perf_counter() - start)
         return X
 
@@ -136,7 +138,7 @@ class Run:
         """A hyperplane of rows of X, half of them the neighbours of row 0, through the middle of a sample."""
         sample = X[:: max(1, len(X) // 20_000)][:20_000].astype(np.float32)
         near = np.argsort(((sample - sample[0]) ** 2).sum(1))[: support // 2]
-        far = np.arange(1, len(sample), len(sample) // support)[: support - len(near)]
+        far = np.arange(1, len(sample), max(1, len(sample) // support))[: support - len(near)]
         S = sample[np.append(near, far)]
         a = np.append(np.full(len(near), 1 / len(near)), np.full(len(far), -1 / len(far)))
         a *= np.random.default_rng(self.seed).uniform(0.5, 1.5, len(a))
@@ -242,7 +244,7 @@ class Run:
                     rows=n,
                     kernel=kernel,
                     kind=kind,
-                    same_ids=bool(np.array_equal(hits.ids[0], np.lexsort((np.arange(n), expected))[:K])),
+                    same_ids=bool(np.array_equal(hits.ids[0], np.lexsort((np.arange(n), expected.astype(np.float32)))[:K])),
                     largest_difference=float(np.abs(found - best).max()),
                     rough_error=float(np.abs(scan(index, own)[: len(X)].cpu().numpy() - expected).max()),
                     bound=Plan.of(own, index.scale).error(index.extent),

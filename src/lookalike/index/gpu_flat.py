@@ -121,7 +121,7 @@ class GpuFlat(AcceleratedIndex[Flat]):
     def __init__(self, device: str = "cuda", device_bytes: int | None = None, block_rows: int | None = None):
         super().__init__(Flat())
         self.device, self.device_bytes, self.block_rows = device, device_bytes, block_rows
-        self._on = torch.device(device)
+        self._on = torch.empty(0, device=device).device  # with its number, as tensors report it
         self._budget = _free_bytes(self._on) * FREE_SHARE if device_bytes is None else device_bytes
         self.scale = 1.0
         self.blocks: list[Tiles] = []
@@ -414,12 +414,12 @@ class GpuFlat(AcceleratedIndex[Flat]):
             padded = torch.zeros((-(-m // TILE) * TILE, D), dtype=torch.float16, device=self._on)
             padded[:m, :d] = stored
             X[tile : tile + step] = padded.view(-1, TILE, D).transpose(1, 2)
-        lengths = (squares[: stop - start] + errors[1, : stop - start]).sqrt_().nan_to_num_(nan=inf)  # (m,)
+        lengths = (squares[: stop - start] + errors[1, : stop - start]).sqrt_().nan_to_num_(nan=inf, posinf=inf)  # (m,)
         far = _far_rows(lengths)
         for place in far.tolist():
             X[place // TILE, :, place % TILE] = 0
         squares[far], errors[:, far], lengths[far] = 0, 0, 0
-        error1, error2 = (1.001 * float(values.max()) for values in errors.nan_to_num_(nan=inf))
+        error1, error2 = (1.001 * float(values.max()) for values in errors.nan_to_num_(nan=inf, posinf=inf))
         extent = Extent(float(lengths.max()), error1, error2)
         return Tiles(start, stop - start, X, squares, extent, not (error1 or error2), far.cpu().numpy() + start)
 
