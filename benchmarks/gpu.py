@@ -218,14 +218,17 @@ class Run:
         ids = np.append(near, sample[1 : 41 * (len(sample) // 41) : len(sample) // 41][:40])
         marks = Marks(ids, X[ids].astype(np.float32), np.append(np.ones(10), -np.ones(len(ids) - 10)).astype(np.int8))
         for kernel in ("gaussian", "laplace"):
-            parts: list[dict[str, float]] = []
+            for strategy in ("mix", "frontier"):
+                parts: list[dict[str, float]] = []
 
-            def play(kernel: str = kernel, parts: list[dict[str, float]] = parts) -> None:
-                parts.append(run_round(index, marks, k=K, learner=Svm(kernel), turn=len(parts)).seconds)
+                def play(kernel: str = kernel, strategy: str = strategy, parts: list[Any] = parts) -> None:
+                    turn = len(parts)
+                    played = run_round(index, marks, k=K, learner=Svm(kernel), strategy=strategy, turn=turn)
+                    parts.append(played.seconds)
 
-            total = self.timed(play)
-            split = {part: 1e3 * statistics.median(seconds[part] for seconds in parts[1:]) for part in parts[0]}
-            self.show(rows=len(X), round=kernel, ms=total, **split)
+                total = self.timed(play)
+                split = {part: 1e3 * statistics.median(seconds[part] for seconds in parts[1:]) for part in parts[0]}
+                self.show(rows=len(X), round=kernel, strategy=strategy, ms=total, **split)
 
     def compare(self, n: int, kernels: tuple[str, ...], support: int) -> None:
         """Compare ids with a scan in float64 by numpy, and the approximate scores with their bound."""

@@ -277,7 +277,8 @@ def _by_triton(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tens
         return
     if plan.form == "differences":
         shape = plan.kernel.partition("-")[0]
-        common["KERNEL"] = {"laplace": kernels.LAPLACE, "gaussian": kernels.SQUARED, "angular": kernels.ANGULAR}[shape]
+        numbers = {"laplace": kernels.LAPLACE, "gaussian": kernels.SQUARED, "angular": kernels.ANGULAR}
+        common["KERNEL"] = numbers[shape].value
         parameters = torch.tensor([plan.gamma, plan.b], dtype=tensors.S.dtype, device=X.device)
         kernel = kernels.differences_kernel
         if X.dtype == torch.float64:  # a few rows: not tuned
@@ -293,7 +294,7 @@ def _by_triton(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tens
     kernels.products_kernel[kernels.grid(X)](
         *(X, squares, tensors.high, tensors.low, tensors.a, tensors.c, target, tensors.back, plan.gamma, plan.b),
         *(M, target.stride(0)),
-        **common | {"KERNEL": kernel, "BM": BM, "BK": BK},
+        **common | {"KERNEL": kernel.value, "BM": BM, "BK": BK},
     )
     if target is not out:
         out.copy_(target[: plan.q])
