@@ -1,8 +1,8 @@
 """`GpuFlat`: exact search on a GPU, for points and hyperplanes of every kernel.
 
-A search has three stages. One pass over the rows in half precision, on the device, gives approximate scores with a bound
-of their error. The rows that can be hits in spite of the error are scored in float64, still on the device. The few
-that are left are scored by `Flat` from the original vectors, so ids and scores are those of `Flat`.
+A search has three stages. One pass over the rows in half precision, on the device, gives approximate scores with a
+bound of their error. The rows that can be hits in spite of the error are scored in float64, still on the device. The
+few that are left are scored by `Flat` from the original vectors, so ids and scores are those of `Flat`.
 """
 
 import threading
@@ -32,7 +32,7 @@ from lookalike.index.gpu_scores import (
 )
 from lookalike.index.ids import without
 from lookalike.index.queries import PointQuery, check_search
-from lookalike.types import Array, Hits, Ids, Query, Vectors
+from lookalike.types import Array, Hits, Ids, Query
 
 BLOCK_BYTES = 2**30
 """Size of the rows of a block on the device, and of the buffers for blocks in host memory."""
@@ -77,6 +77,7 @@ class Tiles:
     extent: Extent
     exact: bool  # whether the rows are stored without rounding
     far: Ids  # the numbers of rows that are left out: very long, or not finite
+    on_host: bool  # whether the rows did not fit on the device
 
     @property
     def stop(self) -> int:
@@ -139,7 +140,7 @@ class GpuFlat(AcceleratedIndex[Flat]):
     @property
     def host_bytes(self) -> int:
         """Memory of the rows that did not fit on the device."""
-        return sum(rows.nbytes for rows in self.blocks if rows.X.device != self._on)
+        return sum(rows.nbytes for rows in self.blocks if rows.on_host)
 
     def add(self, ids: Ids, X: Array) -> None:
         """Add rows X (m, d) under new ids (m,)."""
@@ -253,7 +254,7 @@ class GpuFlat(AcceleratedIndex[Flat]):
         assert plan is not None
         parts = [
             exact_scores(self._gather(rows[part]), query)[0]
-            for part in chunks(len(rows), row_bytes=8 * (len(self.blocks[0].X[0]) + 2 * len(plan.S)), max_bytes=STEP_BYTES)
+            for part in chunks(len(rows), row_bytes=8 * ((self.dim or 0) + 2 * len(plan.S)), max_bytes=STEP_BYTES)
         ]
         scores = torch.cat(parts)
         kth = float(torch.topk(scores, k, largest=False, sorted=False).values.max())
@@ -327,13 +328,14 @@ class GpuFlat(AcceleratedIndex[Flat]):
 
     def _on_device(self) -> Iterator[tuple[Tiles, torch.Tensor]]:
         """All blocks in order, on the device: those in host memory are copied while the ones before are scored."""
-        away = [rows for rows in self.blocks if rows.X.device != self._on]
+        away = [rows for rows in self.blocks if rows.on_host]
         if not away or self._on.type != "cuda":
             yield from ((rows, rows.X) for rows in self.blocks)
             return
         size = max(rows.X.numel() for rows in away)
         buffers = [torch.empty(size, dtype=torch.float16, device=self._on) for _ in away[:2]]
-        copying, scoring = torch.cuda.Stream(self._on), torch.cuda.current_stream(self._on)
+        streams: Any = torch.cuda  # untyped
+        copying, scoring = streams.Stream(self._on), streams.current_stream(self._on)
         copying.wait_stream(scoring)  # the memory of the buffers can still be in use
         copied: list[Any] = []
 
@@ -348,7 +350,7 @@ class GpuFlat(AcceleratedIndex[Flat]):
             copy(number)
         done = 0
         for rows in self.blocks:
-            if rows.X.device == self._on:
+            if not rows.on_host:
                 yield rows, rows.X
                 continue
             target, event = copied[done]
@@ -386,7 +388,7 @@ class GpuFlat(AcceleratedIndex[Flat]):
         """Convert these rows of `truth` to tiles, on the device if it has room."""
         d = self.truth.dim or 0
         tiles, D = -(-(stop - start) // TILE), d + -d % MULTIPLE
-        used = sum(rows.nbytes for rows in self.blocks if rows.start < start and rows.X.device == self._on)
+        used = sum(rows.nbytes for rows in self.blocks if rows.start < start and not rows.on_host)
         fits = used + tiles * D * TILE * 2 <= self._budget
         on_gpu = self._on.type == "cuda"
         X = torch.zeros(
@@ -421,7 +423,8 @@ class GpuFlat(AcceleratedIndex[Flat]):
         squares[far], errors[:, far], lengths[far] = 0, 0, 0
         error1, error2 = (1.001 * float(values.max()) for values in errors.nan_to_num_(nan=inf, posinf=inf))
         extent = Extent(float(lengths.max()), error1, error2)
-        return Tiles(start, stop - start, X, squares, extent, not (error1 or error2), far.cpu().numpy() + start)
+        exact = not (error1 or error2)
+        return Tiles(start, stop - start, X, squares, extent, exact, far.cpu().numpy() + start, not fits)
 
     def _forget(self, ids: Ids) -> None:
         rows = self.truth.rows(ids)
@@ -496,7 +499,7 @@ def _read(truth: Flat, start: int, out: NDArray[Any]) -> None:
 
 
 def _far_rows(lengths: torch.Tensor) -> torch.Tensor:
-    """The numbers of the rows that are much longer than the median or not finite, the longest ones if there are many."""
+    """The numbers of the rows that are much longer than the median or not finite; the longest if there are many."""
     limit = FAR * lengths.median() if len(lengths) else 0
     far = torch.nonzero((lengths > limit) | (lengths == inf))[:, 0]
     return far[torch.topk(lengths[far], min(len(far), FAR_MOST)).indices].sort().values

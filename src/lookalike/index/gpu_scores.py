@@ -10,7 +10,9 @@ by the Triton kernels of `gpu_triton` on a GPU and by the plain torch functions 
 
 from dataclasses import dataclass
 from functools import cache
-from math import e, inf, sqrt
+from importlib import import_module
+from importlib.util import find_spec
+from math import inf, sqrt
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -142,7 +144,7 @@ class Plan:
 def rough_scores(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: "Tensors", out: torch.Tensor) -> None:
     """Write approximate scores of tiles X (tiles, D, TILE) to `out` (q, tiles · TILE)."""
     if X.is_cuda and _has_triton():
-        _by_triton(X, squares, plan, tensors, out)
+        by_triton(X, squares, plan, tensors, out)
     else:
         by_torch(X, squares, plan, tensors, out)
 
@@ -164,16 +166,17 @@ class Tensors(NamedTuple):
         M = m if plan.form == "columns" and m <= FEW_COLUMNS else m + -m % MULTIPLE
         if plan.form != "differences" and M > FEW_COLUMNS:
             M = 1 << (M - 1).bit_length() if M <= WIDEST else M + -M % WIDEST
-        S = np.zeros((D, M))
-        S[:d, :m] = plan.S.T
-        largest = float(np.abs(S).max(initial=0.0))
+        padded = np.zeros((D, M))
+        padded[:d, :m] = plan.S.T
+        largest = float(np.abs(padded).max(initial=0.0))
         back = 2.0 ** np.ceil(np.log2(largest) - 8) if largest > 0 else 1.0  # S / back is within float16
-        high = (S / back).astype(np.float16)
-        low = (S / back - high).astype(np.float16)
+        halves = (padded / back).astype(np.float16)
+        rests = (padded / back - halves).astype(np.float16)
         c = plan.gamma * np.vecdot(plan.S, plan.S) if plan.form == "products" else plan.c
         columns = [np.append(values, np.zeros(M - m)) for values in (plan.a, c)]
-        parts = [S.astype(dtype), *(values.astype(dtype) for values in columns), high, low]
-        return cls(*(torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in parts), float(back))
+        parts = [padded.astype(dtype), *(values.astype(dtype) for values in columns), halves, rests]
+        S, a, c, high, low = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in parts)
+        return cls(S, a, c, high, low, float(back))
 
 
 def by_torch(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tensors, out: torch.Tensor) -> None:
@@ -209,7 +212,8 @@ def exact_scores(X: torch.Tensor, query: Query) -> torch.Tensor:
         return _differences_by_triton(X, plan)  # cdist of torch is slow
     S, a = (torch.from_numpy(part).to(X.device, torch.float64) for part in (query.X, query.a))
     f = (check_kernel(query.kernel, query.gamma).pairs(X, S, query.gamma) @ a + query.b) / query.length  # (c,)
-    return (f.abs() if query.kind == "frontier" else -f)[None]
+    scores: torch.Tensor = f.abs() if query.kind == "frontier" else -f
+    return scores[None]
 
 
 def exact_error(query: Query, plan: Plan, longest: float, scale: float) -> float:
@@ -246,11 +250,7 @@ def _kernel(rows: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tens
 @cache
 def _has_triton() -> bool:
     """Whether Triton is installed, as it is with torch for NVIDIA GPUs on Linux."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("triton") is not None
 
 
 def _differences_by_triton(X: torch.Tensor, plan: Plan) -> torch.Tensor:
@@ -260,12 +260,13 @@ def _differences_by_triton(X: torch.Tensor, plan: Plan) -> torch.Tensor:
     tiles[:c] = X
     out = torch.empty((1, len(tiles)), dtype=X.dtype, device=X.device)
     tensors = Tensors.of(plan, d, X.device, np.float64)
-    _by_triton(tiles.view(-1, TILE, d).transpose(1, 2).contiguous(), out[0], plan, tensors, out)
+    by_triton(tiles.view(-1, TILE, d).transpose(1, 2).contiguous(), out[0], plan, tensors, out)
     return out[:, :c]
 
 
-def _by_triton(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tensors, out: torch.Tensor) -> None:
-    from lookalike.index import gpu_triton as kernels
+def by_triton(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tensors, out: torch.Tensor) -> None:
+    """Compute `rough_scores` by Triton. Rows in float64 give scores in float64, for "differences" only."""
+    kernels: Any = import_module("lookalike.index.gpu_triton")
 
     tiles, D, _ = X.shape
     M, N = tensors.S.shape[1], tiles * TILE
@@ -287,7 +288,7 @@ def _by_triton(X: torch.Tensor, squares: torch.Tensor, plan: Plan, tensors: Tens
         kernel[kernels.grid(X)](X, tensors.S, tensors.a, parameters, out, M, NORM=norm, **common)
         return
     target = out
-    if plan.form == "columns" and M > plan.q:
+    if plan.form == "columns" and plan.q < M:
         target = torch.empty((M, N), device=X.device)
     kernel = kernels.COLUMNS if plan.form == "columns" else kernels.POLY if plan.kernel == "poly" else kernels.GAUSSIAN
     BM, BK = min(WIDEST, M), next(k for k in (64, 32, 16) if D % k == 0)

@@ -57,9 +57,9 @@ def differences_kernel(
             for i in tl.static_range(T):
                 difference = x - tl.load(S + j * M + m + i)
                 if NORM == 1:
-                    grown = grown + (sums[i] + tl.abs(difference),)
+                    grown = grown + (sums[i] + tl.abs(difference),)  # noqa: RUF005 (Triton has no *)
                 else:
-                    grown = grown + (sums[i] + difference * difference,)
+                    grown = grown + (sums[i] + difference * difference,)  # noqa: RUF005
             sums = grown
         for i in tl.static_range(T):
             distance = sums[i] if NORM == 1 else tl.sqrt(sums[i])
@@ -164,7 +164,7 @@ def columns_kernel(
         x = tl.load(x_at + (j * TILE + rows)).to(tl.float32)
         grown = ()
         for i in tl.static_range(Q):
-            grown = grown + (sums[i] + x * tl.load(V + j * Q + i),)
+            grown = grown + (sums[i] + x * tl.load(V + j * Q + i),)  # noqa: RUF005
         sums = grown
     place = tile * TILE + part * R + rows
     squares = tl.load(SQUARES + place)
