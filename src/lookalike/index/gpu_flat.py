@@ -119,6 +119,8 @@ class GpuFlat(AcceleratedIndex[Flat]):
 
     """
 
+    kind = "gpu"
+
     def __init__(self, device: str = "cuda", device_bytes: int | None = None, block_rows: int | None = None):
         super().__init__(Flat())
         self.device, self.device_bytes, self.block_rows = device, device_bytes, block_rows
