@@ -22,7 +22,7 @@ import numpy as np
 
 from lookalike.collection.chain import SINGLE_BLAS_THREAD
 from lookalike.collection.fitting import FIT_MAX, ROWS_BYTES, SAMPLE_BYTES
-from lookalike.collection.indexes import LEAVES_MIN, PROCESS_BYTES, leaves_fit, leaves_peak
+from lookalike.collection.indexes import GPU_MIN, LEAVES_MIN, PROCESS_BYTES, leaves_fit, leaves_peak
 from lookalike.collection.specs import is_coder, is_smooth, parse_recipe, recognizes_kinds
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.kinds import KIND_BYTES
@@ -227,6 +227,16 @@ HEAD_SMOOTHED_S = 5e-9
 which is negligible for each of them."""
 NETWORK = 1.25e9
 """Bytes per second that the head can send: 10 Gbit/s, assumed."""
+# Properties of one NVIDIA H200: the modelled GPU. See docs/gpu.md.
+GPU_RAM = 141e9
+"""Bytes of its memory; `GpuFlat` uses 80 % of what is free."""
+GPU_MEMORY, GPU_UPLOAD = 4e12, 5e10
+"""Bytes per second that it reads from its memory and from host memory."""
+GPU_DIFFERENCES = 1.3e13
+"""Absolute differences per second."""
+GPU_FIXED_S = 3e-3
+"""Part of a search that does not depend on the number of rows: mainly the candidates' exact scores."""
+
 WORKER_CORES = 8
 """Default number of cores, and so of workers, per machine of a cluster."""
 
@@ -429,7 +439,21 @@ def search_seconds(kind: str, n: int, width: float, machine: Machine = REFERENCE
 
     `width` is the dimension of the vectors for "flat", "hnsw" and "ivfpq", or the bytes of a code for "itq" and "pq".
     """
+    if kind == "gpu":
+        return gpu_seconds(n, width)
     return CURVES[f"search-{kind}"].seconds(n, width, machine)
+
+
+def gpu_bytes(n: float, d: float) -> float:
+    """Memory of `GpuFlat` for n rows: half precision, squared length and mask, and the scores of two searches."""
+    return (2 * (d + -d % 16) + 5 + 8) * n
+
+
+def gpu_seconds(n: float, d: float, *, differences: int = 0) -> float:
+    """Model a search on a GPU that reads all rows, and compares each with this many support vectors by L1 distance."""
+    resident = min(1.0, 0.8 * GPU_RAM / gpu_bytes(n, d))
+    read_s = 2 * d * n * (resident / GPU_MEMORY + (1 - resident) / GPU_UPLOAD)
+    return GPU_FIXED_S + max(read_s, differences * d * n / GPU_DIFFERENCES)
 
 
 def slowest_seconds(samples: Sequence[float], n: int, cores: int, seed: int = 0) -> float:
@@ -668,6 +692,14 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         yield (
             f"During feedback, a process needs {human_bytes(chosen.memory + chosen.feedback)} of memory, more than"
             " available. Run feedback in a separate process, or in another space."
+        )
+    if workload.items >= GPU_MIN and chosen.name not in CODE_WAYS:
+        n, d = workload.items, workload.dim
+        round_s = [2 * gpu_seconds(n, d, differences=marks) for marks in (0, ROUND_MARKS)]
+        yield (
+            f"On a GPU, all searches are exact (docs/gpu.md). Modelled for one NVIDIA H200, not measured:"
+            f" {human_bytes(gpu_bytes(n, d))} of its memory, {human_seconds(gpu_seconds(n, d))} per search,"
+            f" {human_seconds(round_s[0])} to {human_seconds(round_s[1])} per feedback round, depending on the kernel."
         )
     if workload.items > MEASURED_MAX:
         yield (
