@@ -227,15 +227,16 @@ HEAD_SMOOTHED_S = 5e-9
 which is negligible for each of them."""
 NETWORK = 1.25e9
 """Bytes per second that the head can send: 10 Gbit/s, assumed."""
-# Properties of one NVIDIA H200: the modelled GPU. See docs/gpu.md.
+# One NVIDIA H200, measured by benchmarks/gpu.py on 2026-11-19 (docs/gpu.md).
 GPU_RAM = 141e9
 """Bytes of its memory; `GpuFlat` uses 80 % of what is free."""
-GPU_MEMORY, GPU_UPLOAD = 4e12, 5e10
-"""Bytes per second that it reads from its memory and from host memory."""
-GPU_DIFFERENCES = 1.3e13
-"""Absolute differences per second."""
-GPU_FIXED_S = 3e-3
-"""Part of a search that does not depend on the number of rows: mainly the candidates' exact scores."""
+GPU_MEMORY, GPU_UPLOAD = 3.65e12, 5.5e10
+"""Bytes per second that a search by a point reads from its memory, and from host memory."""
+GPU_PRODUCTS, GPU_DIFFERENCES = 1e12, 8e12
+"""Speed of a pass in a feedback round with all its candidates: bytes per second for the Gaussian kernel, and absolute
+differences per second for the Laplace kernel."""
+GPU_FIXED_S, GPU_ROUND_S = 1.2e-3, 3e-2
+"""Part of a search, and of a feedback round, that does not depend on the number of rows."""
 
 WORKER_CORES = 8
 """Default number of cores, and so of workers, per machine of a cluster."""
@@ -449,11 +450,22 @@ def gpu_bytes(n: float, d: float) -> float:
     return (2 * (d + -d % 16) + 5 + 8) * n
 
 
-def gpu_seconds(n: float, d: float, *, differences: int = 0) -> float:
-    """Model a search on a GPU that reads all rows, and compares each with this many support vectors by L1 distance."""
+def gpu_seconds(n: float, d: float) -> float:
+    """Predict a search on a GPU by a point, which reads all rows."""
+    return GPU_FIXED_S + 2 * d * n * _gpu_read(n, d)
+
+
+def gpu_round_seconds(n: float, d: float) -> tuple[float, float]:
+    """Predict a feedback round on a GPU: one pass with the Gaussian kernel, or two with the Laplace kernel."""
+    slower = GPU_MEMORY * _gpu_read(n, d)
+    one, two = 2 * d * n / GPU_PRODUCTS, 2 * ROUND_MARKS * d * n / GPU_DIFFERENCES
+    return GPU_ROUND_S + one * slower, GPU_ROUND_S + two * max(1.0, slower / 2)
+
+
+def _gpu_read(n: float, d: float) -> float:
+    """Seconds to read a byte: some rows may be in host memory."""
     resident = min(1.0, 0.8 * GPU_RAM / gpu_bytes(n, d))
-    read_s = 2 * d * n * (resident / GPU_MEMORY + (1 - resident) / GPU_UPLOAD)
-    return GPU_FIXED_S + max(read_s, differences * d * n / GPU_DIFFERENCES)
+    return resident / GPU_MEMORY + (1 - resident) / GPU_UPLOAD
 
 
 def slowest_seconds(samples: Sequence[float], n: int, cores: int, seed: int = 0) -> float:
@@ -695,11 +707,11 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         )
     if workload.items >= GPU_MIN and chosen.name not in CODE_WAYS:
         n, d = workload.items, workload.dim
-        round_s = [2 * gpu_seconds(n, d, differences=marks) for marks in (0, ROUND_MARKS)]
+        first, last = gpu_round_seconds(n, d)
         yield (
-            f"On a GPU, all searches are exact (docs/gpu.md). Modelled for one NVIDIA H200, not measured:"
-            f" {human_bytes(gpu_bytes(n, d))} of its memory, {human_seconds(gpu_seconds(n, d))} per search,"
-            f" {human_seconds(round_s[0])} to {human_seconds(round_s[1])} per feedback round, depending on the kernel."
+            f"On a GPU, all searches are exact. Modelled for one NVIDIA H200: {human_bytes(gpu_bytes(n, d))} of its"
+            f" memory, {human_seconds(gpu_seconds(n, d))} per search, {human_seconds(first)} to {human_seconds(last)}"
+            " per feedback round, depending on the kernel."
         )
     if workload.items > MEASURED_MAX:
         yield (
