@@ -99,12 +99,11 @@ def test_a_collection_on_a_gpu_has_the_results_of_the_cpu(shared, tmp_path, pict
             items = [item.id for item in own.items()]
             found = [[result.item.id for result in each.search(items[3], k=9)] for each in (own, without)]
             assert found[0] == found[1]
-            rounds = []
-            for each in (own, without):
-                session = each.session(items[0])
-                session.mark([items[1]], [items[-1]])
-                rounds.append([result.item.id for result in session.best(k=9)])
-            assert rounds[0] == rounds[1]
+            session = own.session(items[0])
+            session.mark([items[1]], [items[-1]])
+            rounds = [each.session(id=session.id).best(k=9) for each in (own, without)]
+            best, expected = ([result.item.id for result in each] for each in rounds)
+            assert best == expected
             return items
 
         items = same()

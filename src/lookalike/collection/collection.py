@@ -79,8 +79,8 @@ class Collection:
     within : folders that links inside a source may point into, in addition to the sources; None: anywhere. For
         programs that add on behalf of others.
     cluster : a `lookalike.cluster.Cluster` that extracts features and answers searches; by default this machine.
-    device : "cuda" searches, fits and extracts features on a GPU, "cpu" without one, "auto" on a GPU if a usable one
-        is there.
+    device : "cuda" searches, fits and extracts features on a GPU, "cpu" without one, "auto" on a GPU if a
+        usable one is available.
 
     Examples
     --------

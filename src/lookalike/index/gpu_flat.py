@@ -464,7 +464,7 @@ def _best_places(scores: torch.Tensor, smallest: torch.Tensor, k: int, error: fl
 
 
 def _single_queries(query: Query) -> list[Query]:
-    """A query per point; other queries as they are."""
+    """A query per point; other queries unchanged."""
     if not isinstance(query, PointQuery):
         return [query]
     return [PointQuery(query.vectors[i : i + 1]) for i in range(len(query.vectors))]
