@@ -49,11 +49,20 @@ def gpu_problem() -> str | None:
     return None
 
 
-def gpu_name(gpu: str) -> str:
-    """The name of a GPU, such as "NVIDIA H200"."""
+def device_names(gpu: str | None) -> dict[str, str]:
+    """The devices of searches and of networks, such as "NVIDIA H200", for a GPU of `find_gpu`.
+
+    >>> device_names(None)
+    {'searches': 'CPU', 'networks': 'CPU'}
+    """
+    if gpu is None or not gpu.startswith("cuda"):
+        return {"searches": "CPU", "networks": "CPU"}
+    import onnxruntime
     import torch
 
-    return str(torch.cuda.get_device_name(gpu))
+    name = str(torch.cuda.get_device_name(gpu))
+    providers = onnx_providers(onnxruntime.get_available_providers())
+    return {"searches": name, "networks": name if len(providers) > 1 else "CPU"}
 
 
 _describing: list[str] = ["auto"]

@@ -125,7 +125,7 @@ def root(
         typer.Option(
             "--device",
             envvar="LOOKALIKE_DEVICE",
-            help="Device that searches, fits and extracts features: cuda is a GPU, auto a GPU if there is one.",
+            help="Device that searches and extracts features: auto is a GPU if one is available. cuda also fits on it.",
         ),
     ] = "auto",
     version: Annotated[  # noqa: ARG001 — handled by the callback

@@ -79,8 +79,8 @@ class Collection:
     within : folders that links inside a source may point into, in addition to the sources; None: anywhere. For
         programs that add on behalf of others.
     cluster : a `lookalike.cluster.Cluster` that extracts features and answers searches; by default this machine.
-    device : "cuda" searches, fits and extracts features on a GPU, "cpu" without one, "auto" on a GPU if a
-        usable one is available.
+    device : "cuda" searches, fits and extracts features on a GPU, "cpu" without one. "auto" searches and extracts
+        features on a GPU if a usable one is available, and fits without one.
 
     Examples
     --------
@@ -102,7 +102,8 @@ class Collection:
         self.path = Path(absolute(path))
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
-        self._spaces = Spaces(self._store, cluster, find_gpu(device))
+        gpu = find_gpu(device)
+        self._spaces = Spaces(self._store, cluster, gpu, gpu if device == "cuda" else None)
         describe_on(device)
         self._pages = Pages(self._store)
         self._browsing = Browsing(self._store)

@@ -293,7 +293,8 @@ class Indexes:
         if self._gpu and len(flat) >= GPU_MIN and not has_own_measure:
             from lookalike.index.gpu_flat import GpuFlat  # PyTorch takes a second to load
 
-            return GpuFlat(self._gpu).build(flat) if on_gpu is None else on_gpu.over(flat)
+            with suppress(RuntimeError):  # out of memory: search on the CPU
+                return GpuFlat(self._gpu).build(flat) if on_gpu is None else on_gpu.over(flat)
         if structure is not None:
             with suppress(DamagedError):  # a scan returns the same results, and the next add rebuilds the index
                 return self.open(structure.file, flat)

@@ -71,7 +71,7 @@ class Space:
     def __init__(self, spaces: "Spaces", name: str):
         self.name = name
         self.store = spaces.store
-        self.executor, self.gpu = spaces.executor, spaces.gpu
+        self.executor, self.fit_gpu = spaces.executor, spaces.fit_gpu
         self._spaces = spaces
 
     def __repr__(self) -> str:
@@ -353,9 +353,11 @@ class Space:
 class Spaces:
     """The spaces of a collection. Thread-safe."""
 
-    def __init__(self, store: Store, executor: Executor | None = None, gpu: str | None = None):
+    def __init__(
+        self, store: Store, executor: Executor | None = None, gpu: str | None = None, fit_gpu: str | None = None
+    ):
         self.store = store
-        self.gpu = gpu  # as PyTorch names it; None for the CPU
+        self.gpu, self.fit_gpu = gpu, fit_gpu  # for searches and for fits, as PyTorch names it; None for the CPU
         self.executor: Executor = executor or LocalExecutor()
         self.indexes = Indexes(store, self.executor, self._coded_chain, gpu)
         self._lock = threading.Lock()
