@@ -188,3 +188,17 @@ def test_the_python_example_on_pypi_runs(call, about, pictures):
 def test_a_part_that_needs_an_extra_names_it(call):
     assert "pip install 'lookalike[large]'" in call("lookalike", "fit", "codes(bits=64)", code=2)
     assert "pip install 'lookalike[cluster]'" in call("lookalike", "cluster", "start", code=2)
+
+
+def test_feedback_on_many_pictures_works_without_numba(call, pictures):
+    code = """
+from lookalike import Collection
+from lookalike.collection import indexes
+indexes.LEAVES_MIN = 2
+with Collection("large.lookalike", create=True) as collection:
+    collection.add("pictures", recipes=["color"])
+    session = collection.session("pictures/fish/fish-000.jpg")
+    print(len(session.round().best), "of", len(collection))
+"""
+    assert re.match(r"\d+ of 12\n", call("python", "-c", code))
+    shutil.rmtree(pictures / "large.lookalike")
