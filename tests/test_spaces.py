@@ -72,6 +72,9 @@ def test_a_large_space_gets_leaves_for_feedback_that_stay_in_sync(collection, mo
     collection.compact()
     file = collection._store.vectors.structures.get("color()", "hyperplanes").file
     assert isinstance(collection.space("color").feedback_index, Leaves)
+    recall = collection.stats()["spaces"][0]["feedback_recall"]
+    assert recall == collection.space("color").feedback_index.recall
+    assert recall["balanced"] >= 0.95
     put(collection, np.arange(2_000, 2_050))
     collection.remove(11)
     with Collection(collection.path) as reader:
