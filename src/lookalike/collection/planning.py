@@ -253,7 +253,7 @@ def graph_seconds(n: float, d: float, machine: Machine, workers: int = 0) -> flo
 
 def leaves_bytes(d: float) -> float:
     """Bytes per row of `Leaves`, in memory and on disk."""
-    return 1.04 * d + 14
+    return 1.1 * d + 14
 
 
 def measure(clock: Callable[[], float] = time.perf_counter, *, one_core: bool = False) -> Machine:
