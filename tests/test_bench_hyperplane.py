@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lookalike.errors import SourceError
-from lookalike.index import leaves
+from lookalike.index import leaf_recall, leaves
 from lookalike_bench import hyperplane, tables
 from lookalike_bench.hyperplane import BENCH
 
@@ -20,6 +20,7 @@ def small(monkeypatch):
     monkeypatch.setattr(hyperplane, "REPEATS", 1)
     monkeypatch.setattr(hyperplane, "LARGE", 7_500)
     monkeypatch.setattr(leaves, "ALL", 0)
+    monkeypatch.setattr(leaf_recall, "QUERIES", 4)
     hyperplane.world.cache_clear()
     hyperplane.marked_queries.cache_clear()
     hyperplane.outcome.cache_clear()

@@ -83,7 +83,7 @@ def hyperplane(rows, kernel, random):
 
 @pytest.mark.usefixtures("chooses_leaves")
 def test_each_effort_finds_the_share_of_the_results_that_it_promises_also_in_uneven_rows():
-    rows, random = uneven_rows(20_000, 32, 0), np.random.default_rng(1)
+    rows, random = uneven_rows(10_000, 32, 0), np.random.default_rng(1)
     made = Leaves(32)
     made.add(np.arange(len(rows)), rows)
     made.build()
@@ -125,9 +125,10 @@ def test_leaves_of_an_older_version_can_be_searched_but_have_no_recall(index, tm
     assert np.mean([recall(old, query(kind="maximum", first=5 * i))[0] for i in range(20)]) >= 0.95
 
 
-def test_equal_rows_have_leaves():
+@pytest.mark.parametrize("n", [1_200, 5_200])
+def test_all_results_are_found_among_few_rows_and_among_equal_ones(n):
     made = Leaves(16)
-    made.add(np.arange(1_200), np.ones((1_200, 4), np.float32))
+    made.add(np.arange(n), np.ones((n, 4), np.float32) if n > 5_000 else X[:n, :4])
     assert made.build().recall == {"fast": 1, "balanced": 1}
 
 

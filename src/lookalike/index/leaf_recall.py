@@ -87,11 +87,11 @@ class Recall(NamedTuple):
         return None if np.isnan(lowest).any() else dict(zip(PROMISED, map(float, lowest), strict=True))
 
 
-def uncalibrated() -> Recall:
+def uncalibrated(recall: float = np.nan) -> Recall:
     """Laws of normally distributed rows, and limits that were used before recall was measured."""
     density = np.exp(-(POSITIONS**2) / 2) / np.sqrt(2 * np.pi)
     laws = np.stack([density, ndtr(-POSITIONS)])  # (kinds, positions)
-    limits = np.full((len(FAMILIES), len(KINDS), len(PROMISED), len(Limit._fields)), np.nan)
+    limits = np.full((len(FAMILIES), len(KINDS), len(PROMISED), len(Limit._fields)), recall)
     limits[..., 0] = [0.1, 0.03]
     return Recall(np.stack([laws] * len(FAMILIES)), limits)
 

@@ -20,7 +20,7 @@ from lookalike.index.exact import AcceleratedIndex, Mask
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
 from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
-from lookalike.index.leaf_recall import KINDS, NEGATIVE, POSITIVE, K, Recall, Sample, calibrate, expect
+from lookalike.index.leaf_recall import KINDS, NEGATIVE, POSITIVE, K, Recall, Sample, calibrate, expect, uncalibrated
 from lookalike.index.queries import HyperplaneQuery, Kind, PointQuery, check_search
 from lookalike.index.topk import keep_best
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
@@ -102,7 +102,8 @@ class Leaves(AcceleratedIndex[Flat]):
         if len(self) >= MIN_ROWS:
             self._codes = codes = LeafCodes.build(self.truth, self.size, progress or silent)
             self._tail = self._tail[:0]
-            codes.recall = calibrate(_Calibrated(self, codes), progress or silent)
+            is_scanned = len(self) < FEW
+            codes.recall = uncalibrated(1) if is_scanned else calibrate(_Calibrated(self, codes), progress or silent)
         return self
 
     @property
