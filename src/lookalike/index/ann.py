@@ -23,6 +23,7 @@ from lookalike.index.flat import Flat
 from lookalike.index.ids import IdTable, without
 from lookalike.index.queries import PointQuery, check_search
 from lookalike.index.topk import Which, keep_best
+from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import Array, Hits, Ids, Progress, Query, Vectors
 
 faiss: Any = _faiss  # its type stubs are incomplete
@@ -419,10 +420,10 @@ class Structure:
         return X if X.shape[1] == self.dim else np.pad(X, ((0, 0), (0, self.dim - X.shape[1])))
 
 
-def _distances(points: Vectors, which: Which, X: NDArray[Any], rows: Ids) -> Vectors:
+def _distances(points: Vectors, which: Which, X: Rows, rows: Ids) -> Vectors:
     """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`, on all cores."""
-    if X.dtype != np.float32:
-        X, rows = X.take(rows, axis=0).astype(np.float32), np.arange(len(rows))
+    if isinstance(X, ScaledRows) or X.dtype != np.float32:
+        X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))
     found = np.empty(len(rows), np.float32)
     at = faiss.swig_ptr
     faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
