@@ -174,7 +174,7 @@ class Flat(ExactIndex):
     def _check_rows(self, X: Array | ScaledRows) -> Any:
         """Convert X to a C-contiguous float32 or float16 matrix; check that it is finite, unless it is a memory map.
 
-        Scaled rows stay as they are.
+        Scaled rows do not change.
         """
         if isinstance(X, ScaledRows):
             if self.dim not in (None, X.shape[1]):

@@ -144,7 +144,7 @@ class VectorStore:
         ids = np.asarray(ids, np.int64)
         if X.ndim != 2 or X.shape[0] != len(ids) or 0 in X.shape or dtype_name(X) not in DTYPES:
             raise InputError(
-                "X must be a matrix of float32, float16, uint8 or scaled rows, with one row per id, not empty."
+                "X must be a matrix of float32, float16, uint8 or scaled rows with one row per id, and at least one."
                 f" Got {dtype_name(X)} of shape {X.shape} for {len(ids)} ids."
             )
         order = np.argsort(ids)
