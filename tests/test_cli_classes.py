@@ -34,20 +34,14 @@ def own(made, tmp_path):
 
 
 @pytest.fixture
-def call(own, capsys):
-    """A function that runs a command line and returns its exit code, stdout and stderr."""
-
-    def run(*words):
-        capsys.readouterr()
-        code = cli.run(["-c", str(own), *(str(word) for word in words)])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def files(pictures):
     return {kind: sorted((pictures / kind).iterdir()) for kind in KINDS}
+
+
+def test_class_names_that_are_numbers_are_left_aligned(call, files):
+    call("classes", "add", "1999", *files["fish"][:3])
+    assert [line.split()[0] for line in call("classes", "list")[1].splitlines()] == ["class", "1999"]
+    assert all(line[0] != " " for line in call("classes", "list")[1].splitlines())
 
 
 def test_classes_are_created_changed_and_deleted(call, own, files):

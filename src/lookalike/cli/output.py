@@ -65,9 +65,9 @@ def print_either(json: bool, sentence: str, **values: Any) -> None:
 
 
 def print_table(head: list[str], rows: list[list[str]]) -> None:
-    """Print a table with aligned columns; numbers are right-aligned."""
+    """Print a table with aligned columns; numbers are right-aligned, except in the first column, which has names."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    numbers = [all(re.fullmatch(r"[-\d.,]*", row[i]) for row in rows) for i in range(len(head))]
+    numbers = [i > 0 and all(re.fullmatch(r"[-\d.,]*", row[i]) for row in rows) for i in range(len(head))]
     for row in (head, *rows):
         cells = [
             cell.rjust(width) if number else cell.ljust(width)
@@ -80,6 +80,11 @@ def print_missing(missing: Mapping[str, str]) -> None:
     """Print a note for each file that could not be written, with the reason."""
     for path, reason in missing.items():
         print_note(f"Not written: {path}: {reason}")
+
+
+def show_time(seconds: float) -> str:
+    """Return POSIX seconds as local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def print_rich(thing: Any) -> None:

@@ -33,7 +33,7 @@ async function entries(places) {
     run: () => attempt(async () => (await post("/jobs", { kind }), go(link("jobs")))),
   });
   return [
-    ...places.map(([view, name]) => to("View", name, link(view))),
+    ...[...places, ["history", "History"]].map(([view, name]) => to("View", name, link(view))),
     ...classes.map(({ name, pictures }) => to("Class", name, link("class", name), many(pictures, "picture"))),
     ...sessions.map(({ id, name, label }) => to("Session", label ?? name ?? "Untitled session", link("session", id))),
     ...folders.map(({ path, name, n }) => to("Folder", name, link("pictures", "", { folder: path }), many(n, "picture"))),
@@ -56,7 +56,7 @@ function matching(all, text) {
 /** Open the palette; `places` are pairs of a view and its name. */
 export async function openPalette(places) {
   if (document.querySelector("dialog[open]")) return;
-  let [all, shown, active] = [[], [], 0];
+  let [all, shown, active, moved] = [[], [], 0, false];
   const list = h("ul", { id: "palette", role: "listbox", "aria-label": "Matches" });
   const field = h("input", {
     type: "text",
@@ -88,15 +88,21 @@ export async function openPalette(places) {
       h("span", { class: "quiet" }, entry.note),
     );
   const draw = () => {
+    const kept = moved ? shown[active] : undefined;
     shown = matching(all, field.value.trim());
     list.replaceChildren(...shown.map(option));
-    activate(0);
+    activate(Math.max(0, shown.findIndex(({ kind, name }) => kind === kept?.kind && name === kept.name)));
   };
-  field.addEventListener("input", draw);
+  field.addEventListener("input", () => {
+    moved = false;
+    draw();
+  });
   field.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step && shown.length) activate((active + step + shown.length) % shown.length);
-    else if (event.key === "Enter" && shown[active]) run(shown[active]);
+    if (step && shown.length) {
+      moved = true; // entries that are loaded later do not change the choice
+      activate((active + step + shown.length) % shown.length);
+    } else if (event.key === "Enter" && shown[active]) run(shown[active]);
     else return;
     event.preventDefault();
   });

@@ -1,4 +1,4 @@
-"""Undo of removals: bring removed pictures back into the collection.
+"""Removals of pictures: record them, and undo them.
 
 Their rows in the catalogue were saved with the action. Their vectors stay in the segments, marked as removed, until a
 merge drops them. After that, features are extracted again from the files that still exist.
@@ -11,7 +11,7 @@ from lookalike.collection.fitting import update_spaces
 from lookalike.collection.space import Spaces
 from lookalike.errors import ConflictError, StoreError
 from lookalike.images.sources import exists
-from lookalike.store.actions import Changed, Removed
+from lookalike.store.actions import MAX_REMOVED, Changed, Removed
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Progress
 
@@ -22,7 +22,8 @@ def record_removal(store: Store, ids: set[int], sources: list[str], author: str)
     Pictures can be removed even if labels are damaged or the disk is full. The removal can then not be undone.
     """
     try:
-        return store.judgements.actions.record_removal(Removed(store.items.save(ids), sources), len(ids), author=author)
+        rows = store.items.save(ids) if len(ids) <= MAX_REMOVED else {}
+        return store.judgements.actions.record_removal(Removed(rows, sources), len(ids), author=author)
     except StoreError:
         return None
 
@@ -73,7 +74,7 @@ def restore_pictures(
         with store.transaction():
             store.remove(_lacking(spaces, wanted).tolist())
     update_spaces(list(spaces), progress)
-    return actions.restored(action, len(store.items.existing(wanted.tolist())), author=author)
+    return actions.record_restored(action, len(store.items.existing(wanted.tolist())), author=author)
 
 
 def _among(absent: Ids, found: list[Ids], readable: set[int]) -> Ids:
