@@ -15,13 +15,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
-from lookalike.index.ann import BREADTHS, KINDS, SHORTLIST, Ann
+from lookalike.index.ann import KINDS, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
 from lookalike.types import Vectors
@@ -112,8 +113,8 @@ def approximate(kind: str, X: Vectors, points: Vectors, repeats: int, folder: Pa
     raw = structure._inner
     refined = faiss.IndexRefineFlat(raw, faiss.swig_ptr(np.ascontiguousarray(X)))
     for effort, q, k in product(("fast", "balanced"), (1, 64), (10, 100)):
-        breadth, (times_, plus) = BREADTHS[kind][effort], SHORTLIST[kind]
-        shortlist = times_ * k + plus
+        shortlist, planned = index._plan(k, effort)
+        breadth = ceil(planned)
         params = (
             faiss.SearchParametersHNSW(efSearch=max(breadth, shortlist))
             if kind == "hnsw"

@@ -70,7 +70,7 @@ def test_a_search_finds_most_true_neighbours_with_fewer_comparisons(index, rows)
     expected = index.truth.search(query, 10)
     hits = index.search(query, 10, effort="fast")
     assert_valid(hits, index)
-    assert recall(hits, expected) > 0.95
+    assert recall(hits, expected) > 0.9
     assert 0 < hits.scored < 0.6 * expected.scored
     hit = hits.ids == expected.ids
     np.testing.assert_allclose(hits.scores[hit], expected.scores[hit], rtol=1e-6)
@@ -97,7 +97,7 @@ def test_more_effort_compares_more_rows(index, rows):
     query = PointQuery(rows[1][N:])
     efforts = ["fast", "balanced", None, "exact", 2, 20, 40.5]
     costs = {effort: index.search(query, 1, effort=effort).scored for effort in efforts}
-    assert costs["fast"] < costs["balanced"] == costs[None]
+    assert costs["fast"] <= costs["balanced"] == costs[None]
     assert costs["exact"] == N * 500
     assert costs[2] < costs[20] < costs[40.5]
 
@@ -287,3 +287,34 @@ def test_a_filter_far_from_the_query_still_returns_k_hits(kind, monkeypatch):
     index.add(np.arange(20_000), X)
     hits = index.build().search(PointQuery(X[5_000:5_003]), 10, among=np.arange(1_000))
     assert ((hits.ids >= 0) & (hits.ids < 1_000)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_efforts_are_calibrated_on_rows_that_the_structure_does_not_have_yet(kind, rows, tmp_path):
+    _, X = rows
+    index = Ann(kind, breadth=20).build(flat(rows, slice(N)))
+    query = PointQuery(X[N:])
+    found = {effort: index.search(query, 10, effort=effort) for effort in ("fast", "balanced")}
+    expected = index.truth.search(query, 10)
+    assert recall(found["fast"], expected) > 0.95 - 0.03
+    assert recall(found["balanced"], expected) > 0.98 - 0.03
+    assert index.measured_recall == pytest.approx(recall(found["balanced"], expected), abs=0.03)
+
+    index.save(tmp_path / "index.faiss")
+    again = Ann.load(tmp_path / "index.faiss", flat(rows, slice(N)))
+    assert again.measured_recall == pytest.approx(index.measured_recall, abs=1e-6)
+    for effort, hits in found.items():
+        assert again.search(query, 10, effort=effort).scored == hits.scored
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_without_a_calibration_has_fixed_efforts(kind, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(ann, "EXACT_ROWS", N + 1)  # too few rows for a calibration
+    index = Ann(kind, breadth=20).build(flat(rows, slice(N)))
+    assert index.measured_recall is None
+    index.save(tmp_path / "index.faiss")
+    monkeypatch.setattr(ann, "EXACT_ROWS", 1)
+    again, query = Ann.load(tmp_path / "index.faiss", flat(rows, slice(N))), PointQuery(rows[1][N:])
+    assert again.measured_recall is None
+    for effort, breadth in ann.BREADTHS[kind].items():
+        assert again.search(query, 10, effort=effort).scored == again.search(query, 10, effort=breadth).scored

@@ -29,7 +29,7 @@ def test_on_vectors_new_pictures_use_the_same_chain(filled, pictures):
     ids, X = filled.vectors("plain")
     y = [names[0] for names in filled.labels(ids.tolist()).values()]
     expected = Dfk(k=2, max_iterations=20).fit(X.astype(np.float16), y).transform(X.astype(np.float16))
-    np.testing.assert_allclose(filled.vectors("dfk")[1], expected, rtol=0.05, atol=0.05)  # stored at half precision
+    np.testing.assert_allclose(filled.vectors("dfk")[1], expected, rtol=0.05, atol=0.05)  # stored as scaled bytes
     fish = pictures / "fish" / "fish-000.jpg"
     found = filled.search(fish, space="dfk", k=3)
     assert found[0].path == str(fish)

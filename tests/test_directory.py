@@ -29,6 +29,7 @@ from lookalike.errors import (
     StoreError,
     UnknownNameError,
 )
+from lookalike.scaled_rows import ScaledRows
 from lookalike.store import models
 from lookalike.store.derived import Recall
 from lookalike.store.directory import Store
@@ -773,6 +774,26 @@ def test_golden_v10(tmp_path: Path) -> None:
         store.items.set_exif({3: Exif(), 2**63 - 1: full})
         store.remove([141])
     assert {item: one.exif for item, one in store.items.get([3, 2**63 - 1]).items()} == {3: full, 2**63 - 1: full}
+    assert store.verify() == []
+    store.close()
+
+
+def test_golden_v15(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "golden" / "v15", tmp_path / "c")
+    store = Store(tmp_path / "c")
+    X = np.outer([0.0, 1.0, -3.0], np.arange(100) - 20.5)
+    rows = store.vectors.blocks("color()")[0].X
+    assert isinstance(rows, ScaledRows)
+    decoded = rows.decode()
+    np.testing.assert_allclose(decoded, X, atol=3 * 79.5 / 254)
+    ids = [3, 7, 2**63 - 1]
+    assert store.vectors.live_ids("color()").tolist() == ids
+    assert store.verify() == []
+    with store.writer():  # a merge copies the bytes, and rounds the rows that have half precision
+        assert store.vectors.merge("color()", everything=True) == 2
+    (block,) = store.vectors.blocks("color()")
+    assert block.ids.tolist() == ids
+    np.testing.assert_array_equal(block.X.take(np.arange(3)), [decoded[0], np.ones(100), decoded[2]])
     assert store.verify() == []
     store.close()
 

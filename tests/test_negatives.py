@@ -30,7 +30,7 @@ def other(pictures, tmp_path):
 def test_a_spec_with_only_a_transform_creates_a_space_on_the_first_feature(filled):
     assert filled.fit("slem(lam=0.01)") == {"slem": 12}
     ids, X = filled.vectors("plain")
-    np.testing.assert_allclose(filled.vectors("slem")[1], Slem(lam=0.01).fit(X).transform(X), atol=1e-3)
+    np.testing.assert_allclose(filled.vectors("slem")[1], Slem(lam=0.01).fit(X).transform(X), atol=1 / 254)
     assert filled.search(int(ids[0]), space="slem", k=1)[0].id == ids[0]
     assert filled.fit("slem") == {"slem": 12}  # fit by name, now that the space exists
     assert filled.fit("own = color() | pca(dim=4) | slem(lam=0.1)") == {"own": 12}
@@ -48,7 +48,7 @@ def test_negatives_come_from_another_collection_or_from_pictures(filled, other, 
     filled.fit("slem(lam=0.01)", negatives=source)
     _, X = filled.vectors("plain")
     expected = Slem(lam=0.01).fit(other.vectors("color")[1]).transform(X)
-    np.testing.assert_allclose(filled.vectors("slem")[1], expected, atol=1e-3)
+    np.testing.assert_allclose(filled.vectors("slem")[1], expected, atol=1 / 254)
 
 
 def test_transforms_before_slem_are_fitted_on_the_collection_itself(filled, other):
@@ -57,7 +57,7 @@ def test_transforms_before_slem_are_fitted_on_the_collection_itself(filled, othe
     pca = filled.space("flat").chain.transforms[0]
     X, N = filled.vectors("plain")[1], other.vectors("color")[1]
     expected = Slem(lam=0.1).fit(pca.transform(N)).transform(pca.transform(X))
-    np.testing.assert_allclose(filled.vectors("own")[1], expected, atol=1e-3)
+    np.testing.assert_allclose(filled.vectors("own")[1], expected, atol=1 / 254)
 
 
 def test_unusable_negatives_are_rejected(filled, pictures, tmp_path):

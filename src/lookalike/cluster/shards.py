@@ -31,6 +31,7 @@ from lookalike.index.flat import Flat
 from lookalike.index.queries import HyperplaneQuery, check_search
 from lookalike.index.topk import keep_best
 from lookalike.registry import create
+from lookalike.scaled_rows import dtype_name
 from lookalike.store.npy_files import map_rows
 from lookalike.store.segments import Block
 from lookalike.types import Hits, Ids, Query
@@ -91,7 +92,7 @@ def cut_shards(blocks: Sequence[Block], n: int) -> list[tuple[Shard, list[slice]
     for block in blocks:
         assert block.file is not None
         file = str(block.file.resolve())  # workers do not see links in the directory of the collection
-        shape, dtype = (len(block.ids), block.X.shape[1]), block.X.dtype.name
+        shape, dtype = (len(block.ids), block.X.shape[1]), dtype_name(block.X)
         ends = np.linspace(0, len(block.ids), n + 1).astype(int).tolist()
         for (parts, rows), (start, stop) in zip(shards, pairwise(ends), strict=True):
             if stop > start:

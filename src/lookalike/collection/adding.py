@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain as concatenate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +54,7 @@ from lookalike.images.sources import (
 from lookalike.images.text_reader import TextReader
 from lookalike.images.workers import Known, Outcome, Read, Skip
 from lookalike.recipes import DEFAULT, FALLBACK
+from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen
 from lookalike.store.vectors import Pending
@@ -537,8 +537,8 @@ class _Ingest:
                 continue
             own_chains = {name: chain for name, chain in self.chains.items() if chain.specs[0] == spec}
             searched = any(len(chain.specs) == 1 for chain in own_chains.values())
-            # Half precision is enough if no space searches the feature: fits and transforms tolerate it.
-            stored: NDArray[Any] = X[lacks_vector] if searched else X[lacks_vector].astype(np.float16)
+            # Scaled bytes are precise enough if no space searches the feature: fits and transforms tolerate rounding.
+            stored: Rows = X[lacks_vector] if searched else ScaledRows.encode(X[lacks_vector])
             pendings.append(self.store.vectors.write(spec, ids[lacks_vector], stored))
             for name, chain in own_chains.items():
                 if len(chain.specs) > 1 and chain.fitted:
@@ -546,7 +546,7 @@ class _Ingest:
                     if lacks_row.any():
                         pendings.append(
                             self.store.vectors.write(
-                                name, ids[lacks_vector][lacks_row], chain.encode(stored[lacks_row])
+                                name, ids[lacks_vector][lacks_row], chain.encode(stored[lacks_row].astype(np.float32))
                             )
                         )
         return pendings

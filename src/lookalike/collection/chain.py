@@ -28,6 +28,7 @@ from lookalike.registry import (
     spec_of,
     state_of,
 )
+from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import (
     Coder,
     Feature,
@@ -123,10 +124,16 @@ class Chain:
             X = step.transform(X)
         return to_numpy(X)
 
-    def encode(self, X: Vectors) -> NDArray[Any]:
-        """Turn vectors of the feature into the rows that the space stores: the result of `transform`, or codes."""
+    def encode(self, X: Vectors) -> Rows:
+        """Turn vectors of the feature into the rows that the space stores.
+
+        These are codes, or the result of `transform`: as scaled rows, unless the space has its own measure, which can
+        depend on small differences.
+        """
         X = self.transform(X)
-        return X if self.coder is None else self.coder.encode(X)
+        if self.coder is not None:
+            return self.coder.encode(X)
+        return X if self.has_own_measure else ScaledRows.encode(X)
 
     def extract(self, images: Sequence[Pixels]) -> Vectors:
         """Compute vectors of pictures, (n, D) float32: of the space, or of the feature if the chain is not fitted."""

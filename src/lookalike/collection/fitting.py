@@ -44,6 +44,7 @@ from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
 from lookalike.recipes import FORMER, RECIPES
 from lookalike.registry import Spec, component, create, parse, spec_of
+from lookalike.scaled_rows import join_rows
 from lookalike.store import models
 from lookalike.store.directory import Store
 from lookalike.store.vectors import NegativePool as Members
@@ -384,7 +385,7 @@ def _encode(space: Space, chain: Chain, ids: Ids, progress: Progress) -> Iterato
         progress(f"encoding {space.name}", part.start, len(ids))
         segment_ids = ids[part]
         blocks = chunks(len(segment_ids), 4 * (features.dim or 1), ROWS_BYTES)
-        rows = np.concatenate([chain.encode(features.vectors(segment_ids[block])) for block in blocks])
+        rows = join_rows([chain.encode(features.vectors(segment_ids[block])) for block in blocks])
         yield space.store.vectors.write(space.name, segment_ids, rows)
     progress(f"encoding {space.name}", len(ids), len(ids))
 

@@ -166,8 +166,10 @@ class Indexes:
         elif structure is not None and kind == getattr(index, "kind", None):
             # A second instance, because other threads may be searching `index`.
             built = self.open(structure.file, flat).build(progress=progress)
+            recall = built.measured_recall
         else:
             built = create("index", Spec("ann", {"kind": kind})).build(flat, progress)
+            recall = built.measured_recall
         target = self.store.vectors.new_file("indexes", ".faiss")
         built.save(target)
         prefix = f"{SHORTLISTED}-" if chain.has_own_measure else ""

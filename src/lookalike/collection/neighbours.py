@@ -20,6 +20,7 @@ from lookalike.collection.space import Space
 from lookalike.errors import DamagedError
 from lookalike.index.neighbours import NeighbourGraph
 from lookalike.registry import create
+from lookalike.scaled_rows import ScaledRows
 from lookalike.store.segments import StoredRows
 from lookalike.store.vectors import Pending
 from lookalike.types import Ids, Progress, Vectors
@@ -111,7 +112,7 @@ def _write_averages(
             found.append(next(averages))
             done += len(part)
         ids = graph.ids[np.concatenate(parts[segment])]
-        yield space.store.vectors.write(space.smoothed_name, ids, np.concatenate(found))
+        yield space.store.vectors.write(space.smoothed_name, ids, ScaledRows.encode(np.concatenate(found)))
     progress(f"smoothing {space.name}", len(places), len(places))
 
 

@@ -41,6 +41,7 @@ from lookalike.index.neighbours import (
 )
 from lookalike.recipes import RECIPES
 from lookalike.registry import create
+from lookalike.scaled_rows import row_width
 from lookalike.system import count_cores
 from lookalike.text import human_bytes, human_seconds
 from lookalike.types import Feature, needs_fit
@@ -576,17 +577,18 @@ def _ways(workload: Workload, ram: float, machine: Machine, workers: int = 0) ->
     """Yield all search methods, in order of preference; the workers of a cluster find neighbours."""
     n, d, D = workload.items, workload.dim, workload.feature_dim
     searches_feature = len(workload.chain) < 2 and d == D  # the feature's own vectors are searched
-    feature_bytes = 0 if searches_feature else 2 * D + 8
+    vector_bytes = 4 * d if searches_feature else row_width(d)  # of a stored vector
+    feature_bytes = 0 if searches_feature else row_width(D) + 8
     encode_s = 0.0 if searches_feature else pca_seconds(n, D, d, machine)
     smooth_bytes = smooth_memory = 0.0
     if workload.chain and is_smooth(workload.chain[-1]):
-        smooth_bytes = 4 * d + 8 + GRAPH_BYTES  # the smoothed rows and the neighbour graph
+        smooth_bytes = vector_bytes + 8 + GRAPH_BYTES  # the smoothed rows and the neighbour graph
         smooth_memory = 2 * n * GRAPH_BYTES + max(min(n, EXACT_MAX), TRAINING_ROWS * _graph_cells(n)) * 4 * d
         encode_s += graph_seconds(n, d, machine, workers)
     for kind in INDEX_RANGES:
         structure_bytes = ANN_BYTES[kind](d) if kind in ANN_BYTES else 0.0
         build_s = CURVES[f"build-{kind}"].seconds(n, d, machine) if structure_bytes else 0.0
-        row_bytes = 4 * d + 4 if kind == "flat" else 16  # rows and their squared lengths; a table of ids
+        row_bytes = vector_bytes + 4 if kind == "flat" else 16  # rows and their squared lengths; a table of ids
         held_bytes = n * (structure_bytes + row_bytes + ID_BYTES)
         yield _way(
             (workload, ram, machine),
@@ -596,12 +598,12 @@ def _ways(workload: Workload, ram: float, machine: Machine, workers: int = 0) ->
                 held_bytes + trained_rows(n) * 4 * d if structure_bytes else n * ID_BYTES,
                 n * ID_BYTES + smooth_memory,
             ),
-            disk=n * (feature_bytes + 4 * d + 8 + smooth_bytes + structure_bytes),
+            disk=n * (feature_bytes + vector_bytes + 8 + smooth_bytes + structure_bytes),
             feedback_dim=d,
             seconds=encode_s + build_s,
         )
     # The vectors of an existing space stay on disk.
-    old_space_bytes = 4 * d + 8 + smooth_bytes if workload.exists and not searches_feature else 0
+    old_space_bytes = vector_bytes + 8 + smooth_bytes if workload.exists and not searches_feature else 0
     for name, (coder, bits, _) in CODE_WAYS.items():
         held_bytes = n * (bits / 8 + 2 * ID_BYTES)  # ids of the codes, and of the vectors, of which a search reads few
         yield _way(
@@ -609,7 +611,7 @@ def _ways(workload: Workload, ram: float, machine: Machine, workers: int = 0) ->
             name,
             memory=held_bytes,
             build_memory=held_bytes + 2 * ROWS_BYTES,
-            disk=n * (2 * D + 8 + bits / 8 + 8 + old_space_bytes),
+            disk=n * (row_width(D) + 8 + bits / 8 + 8 + old_space_bytes),
             feedback_dim=D,
             seconds=CURVES[f"encode-{coder}"].seconds(n * bits / 64, D, machine),
         )

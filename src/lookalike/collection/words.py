@@ -26,6 +26,7 @@ from lookalike.features.kinds import decode_kinds
 from lookalike.images.sources import is_list, relative_to, root_of
 from lookalike.index.kinds import score_kinds
 from lookalike.limits import check_count
+from lookalike.scaled_rows import as_stored
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
 from lookalike.text import many, split_words
@@ -195,7 +196,7 @@ def kinds_of(spaces: Spaces, ids: Sequence[int]) -> dict[int, list[tuple[str, fl
     found: dict[int, list[tuple[str, float]]] = {}
     for block in [] if spaces.kinds is None else spaces.store.vectors.blocks(spaces.kinds.name):
         places, inside = _places(block.ids, wanted)
-        numbers, probabilities = decode_kinds(block.X[places[inside]])
+        numbers, probabilities = decode_kinds(as_stored(block.X[places[inside]]))
         for item, own, shares in zip(wanted[inside].tolist(), numbers.tolist(), probabilities.tolist(), strict=True):
             found[item] = [(names[number], share) for number, share in zip(own, shares, strict=True) if share > 0]
     return {item: found[item] for item in ids if item in found}
@@ -340,7 +341,7 @@ class KindMatcher(Matcher):
         masks = np.stack([_kinds_mask(own.term) for own in self._words], axis=1).astype(np.float32)  # (classes, t)
         for block in self._blocks:
             places, inside = _places(block.ids, ids)
-            numbers, probabilities = decode_kinds(block.X[places[inside]])  # (m, 16)
+            numbers, probabilities = decode_kinds(as_stored(block.X[places[inside]]))  # (m, 16)
             S[inside] = np.einsum("ij,ijt->it", probabilities, masks[numbers]).clip(0, 1)
         return Rated(
             _with_own_shares(ids, S, self._words).min(axis=1), _source(self._words, "the network's probabilities")

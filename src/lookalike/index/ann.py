@@ -5,10 +5,11 @@
 1603.09320); IVF-PQ: Jégou, Douze, Schmid 2011, fast scan: André et al. 2016.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import ceil
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import faiss as _faiss
 import numpy as np
@@ -23,6 +24,7 @@ from lookalike.index.flat import Flat
 from lookalike.index.ids import IdTable, without
 from lookalike.index.queries import PointQuery, check_search
 from lookalike.index.topk import Which, keep_best
+from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import Array, Hits, Ids, Progress, Query, Vectors
 
 faiss: Any = _faiss  # its type stubs are incomplete
@@ -33,7 +35,19 @@ BREADTHS: dict[str, dict[str, int]] = {
     "hnsw": {"fast": 48, "balanced": 192},
     "ivfpq": {"fast": 16, "balanced": 64},
 }
-"""Breadth of a search by effort: candidates that HNSW keeps (efSearch), lists that IVF-PQ reads (nprobe)."""
+"""Breadth of a search by effort: candidates that HNSW keeps (efSearch), lists that IVF-PQ reads (nprobe).
+
+These are the breadths of indexes that were saved before `build` calibrated them, and of `Shortlisted`.
+"""
+
+RECALL: dict[str, float] = {"fast": 0.95, "balanced": 0.98}
+"""Recall of the ten nearest neighbours for which `build` calibrates each effort."""
+
+CALIBRATED_ROWS, CALIBRATED_K = 500, 10
+"""Own rows, and neighbours per row, that are searched for calibration."""
+
+MAX_BREADTH = 1_024
+"""Largest breadth that `build` chooses."""
 
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 100)}
 """(times, plus): the k hits are the best of times · k + plus proposals, by exact scores."""
@@ -52,7 +66,10 @@ SLEM_LENGTH = 3.0
 less compared with their inner products."""
 
 MAGIC = int.from_bytes(b"lookann1", "little")
-"""The last word of a structure's file before the checksum."""
+"""The last word of a structure's file before the checksum, in files without a calibration."""
+
+CALIBRATED_MAGIC = int.from_bytes(b"lookann2", "little")
+"""The same in files with a calibration: three words precede it."""
 
 Bits = NDArray[np.uint8]
 """One bit per position; 1 = passes the filter."""
@@ -106,14 +123,35 @@ class Ann(AcceleratedIndex[Flat]):
             self._structure, self._rows, self._tail, total = self._trained(), self._rows[:0], self.ids, len(self)
         if self._structure is None:
             return self
-        for part in chunks(total, row_bytes=4 * self._structure.dim, max_bytes=2**23):
+
+        def report(done: int) -> None:
             if progress is not None:
-                progress("indexing", part.start, total)
-            ids = self._tail[: part.stop - part.start]
-            self._structure.add(ids, self._encoded(ids))
-            self._rows = np.concatenate([self._rows, self.truth.rows(ids)])
-            self._tail = self._tail[len(ids) :]
+                progress("indexing", done, total)
+
+        held = self._held_out()
+        self._extend(self._structure, without(self._tail, held), held, report)
+        if len(held):  # rows that the structure does not have yet are like new queries
+            self._structure.calibration = self._calibrate(held)
+            self._extend(self._structure, held, held[:0], lambda _: report(total - len(held)))
         return self
+
+    def _extend(self, structure: "Structure", rows: Ids, held: Ids, report: Callable[[int], None]) -> None:
+        """Add these rows of the tail to the structure, but not the rows held out."""
+        done = 0
+        try:
+            for part in chunks(len(rows), row_bytes=4 * structure.dim, max_bytes=2**23):
+                report(part.start)
+                structure.add(rows[part], self._encoded(rows[part]))
+                self._rows = np.concatenate([self._rows, self.truth.rows(rows[part])])
+                done = part.stop
+        finally:
+            self._tail = np.sort(np.concatenate([rows[done:], held]))
+
+    @property
+    def measured_recall(self) -> float | None:
+        """Recall of the effort "balanced", measured by `build` on own rows; None if it was not measured."""
+        calibration = None if self._structure is None else self._structure.calibration
+        return None if calibration is None else calibration.recall
 
     def search(
         self,
@@ -140,22 +178,23 @@ class Ann(AcceleratedIndex[Flat]):
         # The filter rejects a share of the rows that the search visits, so it must visit more.
         breadth = min(len(structure), ceil(breadth * len(structure) / count))
         positions, scored = structure.search(points, size, breadth, bits)  # (q, s)
-        ids, scores = structure.ids[positions], self._scores(query, positions)  # (q, s)
-        scored += ids.size
-        missing = positions < 0
-        if missing.any():  # the structure returned fewer rows than requested
-            ids[missing], scores[missing] = -1, np.inf
-            scored -= int(np.count_nonzero(missing))
+        scores = self._scores(query, positions)  # (q, s)
+        scored += scores.size
+        if positions.min(initial=0) < 0:  # the structure returned fewer rows than requested
+            scores[positions < 0] = np.inf
+            scored -= int(np.count_nonzero(positions < 0))
+        if size > 2 * k:  # a partition is cheaper than a sort
+            near = np.argpartition(scores, k - 1, axis=1)[:, :k]
+            each = np.arange(len(near))[:, None]
+            positions, scores = positions[each, near], scores[each, near]  # (q, k)
+        ids = structure.ids[positions]
+        ids[positions < 0] = -1
         if len(self._tail):
             tail = self._search_tail(query, k, among, exclude)
             ids, scores = np.hstack([ids, tail.ids]), np.hstack([scores, tail.scores])  # (q, s + k)
             scored += tail.scored
-        if ids.shape[1] > 2 * k:  # a partition is cheaper than a sort
-            near = np.argpartition(scores, k - 1, axis=1)[:, :k]
-            each = np.arange(len(ids))[:, None]
-            ids, scores = ids[each, near], scores[each, near]
         ids, scores = keep_best(ids, scores, k)
-        if (ids[:, : min(k, count)] < 0).any():  # the search did not reach the rows that the filter accepts
+        if ids[:, : min(k, count)].min(initial=0) < 0:  # the search did not reach the rows that the filter accepts
             return self.truth.search(query, k, among=among, exclude=exclude)
         return Hits(ids, scores, scored)
 
@@ -200,8 +239,14 @@ class Ann(AcceleratedIndex[Flat]):
     def _plan(self, k: int, effort: float | str | None) -> tuple[int, float]:
         """The size of the shortlist and the breadth of the search."""
         times, plus = SHORTLIST[self.kind]
-        breadth = BREADTHS[self.kind][effort or "balanced"] if isinstance(effort, str | None) else effort
-        return times * k + plus, breadth
+        size = times * k + plus
+        if not isinstance(effort, str | None):
+            return size, effort
+        calibration = None if self._structure is None else self._structure.calibration
+        if calibration is None:
+            return size, BREADTHS[self.kind][effort or "balanced"]
+        breadth = calibration.fast if effort == "fast" else calibration.balanced
+        return size, breadth * max(1.0, size / (times * CALIBRATED_K + plus))
 
     def _scores(self, query: Any, positions: Ids) -> Vectors:
         """Exact scores of proposed positions (q, s), (q, s); undefined for position -1."""
@@ -220,6 +265,56 @@ class Ann(AcceleratedIndex[Flat]):
         size = min(n, max(65_536, int(64 * n**0.5)))
         sample = self._encoded(self.ids[:: n // size][:size])
         return Structure.train(self.kind, sample, n, self.links, self.breadth)
+
+    def _held_out(self) -> Ids:
+        """Rows of the tail for `_calibrate`, ascending; none if there are too few."""
+        few = len(self) < EXACT_ROWS or len(self._tail) < 2 * CALIBRATED_ROWS
+        return self._tail[:0] if few else self._tail[:: len(self._tail) // CALIBRATED_ROWS][:CALIBRATED_ROWS]
+
+    def _calibrate(self, held: Ids) -> "Calibration":
+        """Choose the breadth of each effort on half of these rows, and measure the recall of "balanced" on the others.
+
+        The rows are in the tail: a search finds them in any case, so the query itself does not count.
+        """
+        query, k = PointQuery(self.vectors(held)), CALIBRATED_K + 1
+        true = self.truth.search(query, k).ids  # (q, k)
+
+        def recalls(half: slice, breadth: int) -> NDArray[np.float64]:
+            found = self.search(PointQuery(query.vectors[half]), k, effort=float(breadth)).ids
+            rows = zip(held[half], true[half], found, strict=True)
+            return np.array([np.isin(near[near != own], hits).mean() for own, near, hits in rows])
+
+        breadths: dict[str, int] = {}
+        candidates = iter(_breadths(self._plan(CALIBRATED_K, 1.0)[0] if self.kind == "hnsw" else 1))
+        breadth = next(candidates)
+        for name, target in sorted(RECALL.items(), key=lambda item: item[1]):
+            while breadth < MAX_BREADTH:
+                sample = recalls(slice(0, None, 2), breadth)
+                if sample.mean() - sample.std() / len(sample) ** 0.5 >= target:
+                    break
+                breadth = next(candidates)
+            breadths[name] = breadth
+        return Calibration(**breadths, recall=float(recalls(slice(1, None, 2), breadths["balanced"]).mean()))
+
+
+def _breadths(least: int) -> list[int]:
+    """The breadths among which `build` chooses: a quarter apart, up to MAX_BREADTH.
+
+    >>> _breadths(1)[:9], _breadths(600)
+    ([1, 2, 3, 4, 5, 6, 7, 8, 10], [600, 750, 937, 1024])
+    """
+    found = [least]
+    while found[-1] < MAX_BREADTH:
+        found.append(min(MAX_BREADTH, max(found[-1] + 1, int(found[-1] * 1.25))))
+    return found
+
+
+class Calibration(NamedTuple):
+    """The breadth of each effort, and the recall of "balanced"."""
+
+    fast: int
+    balanced: int
+    recall: float
 
 
 class Encoder(Protocol):
@@ -290,6 +385,10 @@ class Shortlisted(Ann):
         name = effort if isinstance(effort, str) else "balanced"
         return shortlist_size(k, effort), BREADTHS[self.kind][name]
 
+    def _held_out(self) -> Ids:
+        """None: the efforts of this index are sizes of shortlists."""
+        return self._tail[:0]
+
     def _scores(self, query: Any, positions: Ids) -> Vectors:
         asked = [SlemQuery(row[None], kernel=query.kernel, gamma=query.gamma, d=query.d) for row in query.rows]
         scores = np.empty(positions.shape, np.float32)
@@ -315,6 +414,7 @@ class Structure:
         self._table.add(self.ids[live], live)
         self._bits: Bits = np.packbits(self.ids >= 0, bitorder="little")
         self.live = len(live)
+        self.calibration: Calibration | None = None
 
     @classmethod
     def train(cls, kind: str, sample: Vectors, n: int, links: int, breadth: int) -> Self:
@@ -336,9 +436,13 @@ class Structure:
         remedy = "Delete it; the index will be rebuilt from the vectors."
         try:
             words = np.memmap(path, np.uint64, "r")
-            if len(words) < 3 or words[-2] != MAGIC or words[:-1].sum() != words[-1]:
+            if len(words) < 6 or words[-2] not in (MAGIC, CALIBRATED_MAGIC) or words[:-1].sum() != words[-1]:
                 raise DamagedError(f"{path} is incomplete or damaged. {remedy}")
-            return cls(faiss.read_index(str(path)))
+            structure = cls(faiss.read_index(str(path)))
+            if words[-2] == CALIBRATED_MAGIC:
+                fast, balanced, millionths = words[-5:-2].tolist()
+                structure.calibration = Calibration(fast, balanced, millionths / 1e6)
+            return structure
         except (OSError, ValueError, RuntimeError) as error:
             raise DamagedError(f"Cannot read {path}: {error}. {remedy}") from error
 
@@ -348,7 +452,11 @@ class Structure:
             faiss.write_index(self._index, str(path))
             with path.open("r+b") as file:
                 size = file.seek(0, 2)
-                file.write(bytes(-size % 8) + MAGIC.to_bytes(8, "little"))
+                file.write(bytes(-size % 8))
+                if self.calibration is not None:
+                    fast, balanced, recall = self.calibration
+                    file.write(np.array([fast, balanced, round(1e6 * recall)], "<u8").tobytes())
+                file.write((MAGIC if self.calibration is None else CALIBRATED_MAGIC).to_bytes(8, "little"))
             total = np.memmap(path, np.uint64, "r").sum()
             with path.open("ab") as file:
                 file.write(total.tobytes())
@@ -419,10 +527,10 @@ class Structure:
         return X if X.shape[1] == self.dim else np.pad(X, ((0, 0), (0, self.dim - X.shape[1])))
 
 
-def _distances(points: Vectors, which: Which, X: NDArray[Any], rows: Ids) -> Vectors:
+def _distances(points: Vectors, which: Which, X: Rows, rows: Ids) -> Vectors:
     """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`, on all cores."""
-    if X.dtype != np.float32:
-        X, rows = X.take(rows, axis=0).astype(np.float32), np.arange(len(rows))
+    if isinstance(X, ScaledRows) or X.dtype != np.float32:
+        X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))
     found = np.empty(len(rows), np.float32)
     at = faiss.swig_ptr
     faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))

@@ -5,7 +5,7 @@ a structure over an exact index that proposes rows: `Ann`, `Leaves` and `MultiHa
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from lookalike.errors import InputError
 from lookalike.index.ids import IdTable, check_ids, sort_ids, without
 from lookalike.index.queries import check_search
 from lookalike.index.topk import TopK
+from lookalike.scaled_rows import Rows
 from lookalike.types import Array, Hits, Ids, Query
 
 CHUNK_BYTES = 2**21
@@ -38,7 +39,7 @@ class Chunk(NamedTuple):
     """Rows that are scored together, m in all."""
 
     rows: slice | Ids  # their numbers
-    parts: list[NDArray[Any]]  # the rows themselves, in the order of the numbers
+    parts: Sequence[Rows]  # the rows themselves, in the order of the numbers
     keep: Mask | None = None  # (m,) which of them pass the filters; None = all
 
 

@@ -4,8 +4,9 @@ A search takes about as long as reading the vectors from memory once.
 """
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import sqrt
 from typing import Any, NamedTuple, Self
 
@@ -13,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, chunks
-from lookalike.errors import InputError
+from lookalike.errors import InputError, MissingError
 from lookalike.index.exact import CHUNK_BYTES, Chunk, ExactIndex, Selection
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
+from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import Array, Hits, Ids, Query, Vectors
 
 POINTS_AT_ONCE = 256
@@ -24,6 +26,12 @@ POINTS_AT_ONCE = 256
 
 SMALL = 512
 """Blocks of up to this many rows are joined with their neighbours; else 1,000 small adds would create 1,000 blocks."""
+
+FEW = 8
+"""Scaled rows are not decoded for products with up to this many points."""
+
+COMPILED = 50_000
+"""With this many rows, searches read scaled rows by compiled loops. Fewer are decoded once, and kept in memory."""
 
 LONG = 64
 """With this many columns or more, products with one point are computed row by row, up to twice as fast as with BLAS."""
@@ -41,8 +49,17 @@ class Block:
     """Rows that were added together."""
 
     start: int  # the number of the first row
-    X: NDArray[Any]  # (m, d) float32 or float16
+    X: Rows  # (m, d) float32, float16 or scaled rows
     known_squares: Vectors | None = None
+    known_rows: Vectors | None = None
+
+    def decoded(self) -> NDArray[Any]:
+        """The rows as an array. Decoded rows are kept, because decoding takes longer than a scan."""
+        if not isinstance(self.X, ScaledRows):
+            return self.X
+        if self.known_rows is None:
+            self.known_rows = self.X.decode()
+        return self.known_rows
 
     def squares(self) -> Vectors:
         """Squared lengths, (m,), computed by the first search: opening a collection must not read its vectors."""
@@ -55,9 +72,9 @@ class Block:
 class Flat(ExactIndex):
     """Exact search that compares every vector with every query.
 
-    `add` refers to float32 and float16 rows without copying them, so do not change them afterwards. It does not read a
-    memory map, so it does not check that its values are finite. Searches are thread-safe while no other thread calls
-    `add` or `remove`.
+    `add` refers to float32, float16 and scaled rows without copying them, so do not change them afterwards. It does not
+    read a memory map, so it does not check that its values are finite. Searches are thread-safe while no other thread
+    calls `add` or `remove`.
 
     Examples
     --------
@@ -104,7 +121,7 @@ class Flat(ExactIndex):
             X[places] = block_X.take(local, axis=0)
         return X
 
-    def find(self, rows: Ids) -> Iterator[tuple[NDArray[Any], Ids, Any]]:
+    def find(self, rows: Ids) -> Iterator[tuple[Rows, Ids, Any]]:
         """Find rows (m,) in memory; yield the array of a block, the rows in it, and their positions among the m."""
         if len(self.blocks) == 1:
             yield self.blocks[0].X, rows, slice(None)
@@ -146,7 +163,7 @@ class Flat(ExactIndex):
         buffer = np.empty(0, np.float32)  # scores; reused because newly allocated memory is slow
         scored = 0
         with np.errstate(over="ignore", invalid="ignore"):  # the distance of a very long row is inf, never a hit
-            for chunk in self._chunks(selection, row_bytes=4 * q):
+            for chunk in self._chunks(selection, row_bytes=4 * q, decodes=q > FEW):
                 ids, squares = self.row_ids[chunk.rows], self._squares_of(chunk)
                 # The error of a sum of d products is at most d roundings of the product of the lengths (Higham, 3.5).
                 slack = (d + 8) * np.finfo(np.float32).eps * (lengths + sqrt(squares.longest)) ** 2  # (q,)
@@ -161,8 +178,15 @@ class Flat(ExactIndex):
                 best.add(scores.T, ids, slack)
         return Hits(*best.result(), scored)
 
-    def _check_rows(self, X: Array) -> NDArray[Any]:
-        """Convert X to a C-contiguous float32 or float16 matrix; check that it is finite, unless it is a memory map."""
+    def _check_rows(self, X: Array | ScaledRows) -> Any:
+        """Convert X to a C-contiguous float32 or float16 matrix; check that it is finite, unless it is a memory map.
+
+        Scaled rows do not change.
+        """
+        if isinstance(X, ScaledRows):
+            if self.dim not in (None, X.shape[1]):
+                raise InputError(f"X must have {self.dim} columns. Got {X.shape[1]}.")
+            return X
         if _is_mapped(X) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
             mapped: NDArray[Any] = X
             if self.dim is not None and mapped.shape[1] != self.dim:
@@ -172,7 +196,7 @@ class Flat(ExactIndex):
         kept = X if getattr(X, "dtype", None) == np.float16 else checked
         return np.ascontiguousarray(kept, dtype=kept.dtype if kept.dtype == np.float16 else np.float32)
 
-    def _append(self, ids: Ids, X: NDArray[Any]) -> None:
+    def _append(self, ids: Ids, X: Rows) -> None:
         if not len(ids):
             return
         self.blocks.append(Block(len(self.alive), X))
@@ -180,28 +204,35 @@ class Flat(ExactIndex):
             first, second = self.blocks[-2:]
             self.blocks[-2:] = [Block(first.start, np.concatenate([first.X, second.X]))]
 
-    def _chunks(self, selection: Selection, row_bytes: int) -> Iterator[Chunk]:
-        """Chunks of float32 or float16 rows: all rows in order, unless the selection is a few rows."""
+    def _chunks(self, selection: Selection, row_bytes: int, *, decodes: bool = True) -> Iterator[Chunk]:
+        """Chunks of stored rows: all rows in order, unless the selection is a few rows, which are float32.
+
+        `decodes`: whether the caller decodes scaled rows, which needs memory.
+        """
         if selection.rows is not None:
             for part in chunks(len(selection.rows), row_bytes=4 * (self.dim or 0), max_bytes=CHUNK_BYTES):
                 yield Chunk(selection.rows[part], [self.gather(selection.rows[part])])
             return
-        if any(block.X.dtype != np.float32 for block in self.blocks):
+        if any(block.X.dtype != np.float32 and (decodes or block.X.dtype == np.float16) for block in self.blocks):
             row_bytes += 4 * (self.dim or 0)  # for the conversion to float32
         keep = None if selection.keep is None or selection.keep.all() else selection.keep
         for part in chunks(len(self.alive), row_bytes, max_bytes=CHUNK_BYTES):
             if keep is None or keep[part].any():
                 yield Chunk(part, self._parts(part), None if keep is None else keep[part])
 
-    def _parts(self, rows: slice) -> list[NDArray[Any]]:
+    def _parts(self, rows: slice) -> list[Rows]:
         """Views of consecutive rows in their blocks."""
-        cut = [block.X[max(0, rows.start - block.start) : max(0, rows.stop - block.start)] for block in self.blocks]
+        few = len(self.alive) < COMPILED
+        cut = [
+            (block.decoded() if few else block.X)[max(0, rows.start - block.start) : max(0, rows.stop - block.start)]
+            for block in self.blocks
+        ]
         return [X for X in cut if len(X)]
 
     def _squares_of(self, chunk: Chunk) -> Squares:
         """Squared lengths of the rows of a chunk; for consecutive rows, `longest` is that of the whole index."""
         if not isinstance(chunk.rows, slice):
-            return _with_longest(_square(chunk.parts[0]))
+            return _with_longest(_square(_float32(chunk.parts[0])))
         if len(self._squares.each) != len(self.alive):
             self._squares = _with_longest(np.concatenate([block.squares() for block in self.blocks]))
         return Squares(self._squares.each[chunk.rows], self._squares.longest)
@@ -213,17 +244,30 @@ class Flat(ExactIndex):
         return bool(np.array_equal(self.row_ids[rows][alive], ids[rows][alive]))
 
 
-def _products(parts: list[NDArray[Any]], points: Vectors, out: Vectors) -> None:
+def _products(parts: Sequence[Rows], points: Vectors, out: Vectors) -> None:
     """Write the inner products of rows, m in all parts, with points (q, d) to `out` (m, q)."""
     q, d = points.shape
     start = 0
     for X in parts:
         rows = out[start : start + len(X)]
-        if q == 1 and d >= LONG:
+        if q <= FEW and isinstance(X, ScaledRows):
+            (_compiled().products if _compiled() else ScaledRows.dot)(X, points, rows)
+        elif q == 1 and d >= LONG:
             np.vecdot(_float32(X), points[0], out=rows[:, 0])
         else:
-            np.matmul(_float32(X), points.T, out=rows)
+            decode = _compiled().decode if isinstance(X, ScaledRows) and _compiled() else _float32
+            np.matmul(decode(X), points.T, out=rows)
         start += len(X)
+
+
+@cache
+def _compiled() -> Any:
+    """The compiled loops over scaled rows; None without numba."""
+    try:
+        from lookalike.index import scaled  # takes half a second
+    except MissingError:
+        return None
+    return scaled
 
 
 def _is_mapped(X: Any) -> bool:
@@ -233,7 +277,7 @@ def _is_mapped(X: Any) -> bool:
     return isinstance(X, np.memmap | mmap.mmap)
 
 
-def _float32(X: NDArray[Any]) -> Vectors:
+def _float32(X: Rows) -> Vectors:
     return X.astype(np.float32, copy=False)
 
 

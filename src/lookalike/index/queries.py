@@ -63,10 +63,14 @@ class PointQuery:
     """
 
     def __init__(self, vectors: Array):
-        with np.errstate(over="ignore"):  # rows too long for float32 are rejected below
-            self.vectors: Vectors = to_numpy(check_rows(vectors, name="query"))  # (q, d)
-        lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)  # (q,)
-        if not np.all(lengths <= MAX_LENGTH):
+        checked = check_rows(vectors, name="query")
+        if getattr(checked, "dtype", None) == np.float32:
+            self.vectors: Vectors = to_numpy(checked)  # (q, d)
+        else:
+            with np.errstate(over="ignore"):  # rows too long for float32 are rejected below
+                self.vectors = to_numpy(checked)
+        lengths = np.sqrt(np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64))  # (q,)
+        if not (lengths <= MAX_LENGTH).all():
             raise InputError(
                 f"query must have rows of length at most {MAX_LENGTH:g}. Got {lengths.max():g}; scale it down."
             )

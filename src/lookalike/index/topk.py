@@ -90,9 +90,12 @@ class TopK:
     def _shrink(self) -> None:
         """Drop candidates that can no longer be hits."""
         which, ids, scores = self._candidates()
-        order = np.argsort(which.astype(np.min_scalar_type(self._q)), kind="stable")  # short integers sort fastest
-        ends = np.cumsum(np.bincount(which, minlength=self._q))
-        for j, group in enumerate(np.split(scores[order], ends[:-1])):
+        groups = [scores]
+        if self._q > 1:
+            order = np.argsort(which.astype(np.min_scalar_type(self._q)), kind="stable")  # short integers sort fastest
+            ends = np.cumsum(np.bincount(which, minlength=self._q))
+            groups = np.split(scores[order], ends[:-1])
+        for j, group in enumerate(groups[: self._q]):
             if len(group) >= self._k:
                 self._kth[j] = min(self._kth[j], np.partition(group, self._k - 1)[self._k - 1])
         self._keep(which, ids, scores, np.flatnonzero(scores <= self._limit()[which]))

@@ -1,6 +1,7 @@
 """Arrays in .npy files: the rows and ids of a segment, their digests, and safe reading of headers.
 
 A segment consists of two files, `<name>.npy` (rows, d) and `<name>.ids.npy` (rows,). `RowWriter` writes them in chunks.
+The file of scaled rows is an array of bytes with more than d columns (see `ScaledRows`).
 Each file gets its name when it is complete and on disk. `map_rows` opens them as memory maps.
 """
 
@@ -17,6 +18,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from lookalike.errors import DamagedError
+from lookalike.scaled_rows import SCALED, Rows, ScaledRows, as_stored, row_width
 from lookalike.system import sync_file, sync_folder
 from lookalike.types import Ids
 
@@ -35,24 +37,23 @@ class RowWriter:
     Parameters
     ----------
     target : path of the file of rows; the ids are written next to it.
-    rows, dim, dtype : shape and type of the rows.
+    rows, dim, dtype : shape and type of the rows; the type is a name, such as "float32" or that of scaled rows.
 
     """
 
-    def __init__(self, target: Path, rows: int, dim: int, dtype: np.dtype[Any]):
+    def __init__(self, target: Path, rows: int, dim: int, dtype: str):
         self.target = target
-        self.dtype = dtype
         self._parts: list[_Npy] = []
         try:
             self._parts.append(_Npy(ids_file(target), (rows,), np.dtype(np.int64)))
-            self._parts.append(_Npy(target, (rows, dim), dtype))
+            self._parts.append(_Npy(target, *_in_file((rows, dim), dtype)))
         except BaseException:
             self.discard()
             raise
 
-    def add(self, ids: Ids, X: NDArray[Any]) -> None:
+    def add(self, ids: Ids, X: Rows) -> None:
         """Append rows: ids (m,) ascending, and X (m, d)."""
-        for part, rows in zip(self._parts, (ids, X), strict=True):
+        for part, rows in zip(self._parts, (ids, as_stored(X)), strict=True):
             part.add(rows)
 
     def close(self) -> bytes:
@@ -100,14 +101,15 @@ def ids_file(target: Path) -> Path:
     return target.with_suffix(".ids.npy")
 
 
-def map_rows(target: Path, shape: tuple[int, int], dtype: str) -> tuple[Ids, NDArray[Any]]:
+def map_rows(target: Path, shape: tuple[int, int], dtype: str) -> tuple[Ids, Rows]:
     """Return a segment's ids and rows as memory maps. Raises DamagedError if their shape or type is wrong."""
-    return _map(ids_file(target), shape[:1], "int64"), _map(target, shape, dtype)
+    ids, X = _map(ids_file(target), shape[:1], np.dtype(np.int64)), _map(target, *_in_file(shape, dtype))
+    return ids, ScaledRows(X, shape[1]) if dtype == SCALED else X
 
 
-def digest(ids: Ids, X: NDArray[Any]) -> bytes:
+def digest(ids: Ids, X: Rows) -> bytes:
     """Return the digest of a segment's content."""
-    return b"".join(blake2b(_bytes_of(part), digest_size=DIGEST_BYTES).digest() for part in (ids, X))
+    return b"".join(blake2b(_bytes_of(part), digest_size=DIGEST_BYTES).digest() for part in (ids, as_stored(X)))
 
 
 def digest_file(file: Path) -> bytes:
@@ -131,11 +133,16 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Lite
     return numbers, np.dtype(descr), "F" if fortran == "True" else "C"
 
 
-def _map(file: Path, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+def _in_file(shape: tuple[int, int], dtype: str) -> tuple[tuple[int, int], np.dtype[Any]]:
+    """Return the shape and type of the array in a file of rows."""
+    return ((shape[0], row_width(shape[1])), np.dtype(np.uint8)) if dtype == SCALED else (shape, np.dtype(dtype))
+
+
+def _map(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     with file.open("rb") as stream:
         try:
             found, kind, order = read_header(stream)
-            if (found, kind, order) != (shape, np.dtype(dtype), "C"):
+            if (found, kind, order) != (shape, dtype, "C"):
                 raise ValueError(f"it should contain {dtype} of shape {shape}, not {kind} of shape {found}")
             return np.memmap(stream, kind, "r", stream.tell(), shape).view(np.ndarray)
         except ValueError as error:  # also raised if the file is shorter than declared

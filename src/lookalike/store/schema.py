@@ -216,6 +216,7 @@ CATALOGUE = [
     """  # the text in a picture; an item in which no text was looked for has no row
     + _add_row_digests("texts", "item", "item text")
     + _add_word_table("text_words"),
+    "UPDATE state SET version = version",  # no change: earlier versions of Lookalike cannot read scaled rows
 ]
 JUDGEMENTS = [
     """

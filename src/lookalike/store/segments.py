@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lookalike.arrays import CHUNK_BYTES
 from lookalike.errors import DamagedError
+from lookalike.scaled_rows import Rows, ScaledRows, dtype_name, join_rows
 from lookalike.store import npy_files
 from lookalike.types import Ids
 
@@ -40,7 +41,7 @@ class Block:
     """The rows of one segment."""
 
     ids: Ids  # (m,) int64, ascending
-    X: NDArray[Any]  # (m, d) float32, float16 or uint8, a memory map
+    X: Rows  # (m, d) float32, float16, uint8 or scaled rows, a memory map
     dead: NDArray[np.bool_] | None  # (m,), True for removed rows; None if there are none
     segment: int
     digest: bytes  # of the ids and rows when they were written
@@ -85,7 +86,7 @@ class StoredRows:
 
     """
 
-    def __init__(self, segments: Sequence[tuple[str, NDArray[Any]]]):
+    def __init__(self, segments: Sequence[tuple[str, Rows]]):
         self.dim = segments[0][1].shape[1] if segments else 0
         self._segments = segments
         self._starts = np.cumsum([0, *(len(X) for _, X in segments)])
@@ -100,7 +101,7 @@ class StoredRows:
         return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _map_segments, ([(file, X.shape, X.dtype.name) for file, X in self._segments],)
+        return _map_segments, ([(file, X.shape, dtype_name(X)) for file, X in self._segments],)
 
 
 def _map_segments(segments: Sequence[tuple[str, tuple[int, int], str]]) -> StoredRows:
@@ -207,9 +208,9 @@ class MergedRows:
         self._parts = merge_rows(blocks)
         self._on_rows = on_rows
         self._done = 0
-        self._left: tuple[Ids, NDArray[Any]] | None = None
+        self._left: tuple[Ids, Rows] | None = None
 
-    def take(self, rows: int) -> Iterator[tuple[Ids, NDArray[Any]]]:
+    def take(self, rows: int) -> Iterator[tuple[Ids, Rows]]:
         """Yield the next `rows` rows in chunks of (m,) ids and (m, d) rows."""
         while rows:
             ids, X = self._left or next(self._parts)
@@ -227,11 +228,15 @@ def split_rows(rows: int) -> list[int]:
     return [rows // parts + (part < rows % parts) for part in range(parts)]
 
 
-def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterator[tuple[Ids, NDArray[Any]]]:
-    """Yield the live rows of all blocks by ascending id, in chunks of (m,) ids and (m, d) rows."""
-    row_bytes = 8 + blocks[0].X.shape[1] * max(block.X.itemsize for block in blocks)
+def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterator[tuple[Ids, Rows]]:
+    """Yield the live rows of all blocks by ascending id, in chunks of (m,) ids and (m, d) rows.
+
+    If some blocks have scaled rows, the rows of the others are rounded to scaled rows.
+    """
+    row_bytes = 8 + max(block.X.nbytes // len(block.ids) for block in blocks)
     window = max(1, max_bytes // (2 * row_bytes * len(blocks)))  # rows per block; in memory twice: gathered and sorted
     starts = [0] * len(blocks)
+    scaled = any(isinstance(block.X, ScaledRows) for block in blocks)
     while unread := [i for i, block in enumerate(blocks) if starts[i] < len(block.ids)]:
         # All ids up to the smallest last id of the windows are inside the windows. The window with that last id is
         # exhausted each time, so the loop ends even if the ids are damaged.
@@ -244,9 +249,10 @@ def merge_rows(blocks: Sequence[Block], max_bytes: int = CHUNK_BYTES) -> Iterato
             dead = blocks[i].dead
             keep = slice(None) if dead is None else ~dead[part]
             ids.append(blocks[i].ids[part][keep])
-            rows.append(blocks[i].X[part][keep])
+            kept = blocks[i].X[part][keep]
+            rows.append(ScaledRows.encode(kept) if scaled and not isinstance(kept, ScaledRows) else kept)
             starts[i] = part.stop
         gathered = np.concatenate(ids)  # (m,)
         if len(gathered):  # otherwise all are dead
             order = np.argsort(gathered)
-            yield gathered[order], np.concatenate(rows)[order]
+            yield gathered[order], join_rows(rows)[order]

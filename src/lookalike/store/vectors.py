@@ -24,6 +24,7 @@ from lookalike import atomic_files
 from lookalike.arrays import chunks
 from lookalike.atomic_files import file_errors
 from lookalike.errors import DamagedError, FullError, InputError, LockedError, UnknownNameError
+from lookalike.scaled_rows import SCALED, Rows, ScaledRows, dtype_name
 from lookalike.store import npy_files
 from lookalike.store.database import Database, read_ids, read_version, text
 from lookalike.store.derived import Structures
@@ -45,8 +46,8 @@ from lookalike.types import Ids, Progress, Run
 
 log = logging.getLogger("lookalike.store")
 
-DTYPES = (np.float32, np.float16, np.uint8)
-"""Types of rows: vectors or codes."""
+DTYPES = ("float32", "float16", "uint8", SCALED)
+"""Types of rows: vectors, codes (uint8), or vectors as scaled bytes."""
 
 TRIES = 20
 """Number of times that segments are listed again if other processes merge them while they are being opened."""
@@ -134,25 +135,25 @@ class VectorStore:
         self.replace(name, [], model=None, fitted_on=None)
         self._db.writing().execute("DELETE FROM spaces WHERE name = ?", [name])
 
-    def write(self, space: str, ids: Ids, X: NDArray[Any]) -> Pending:
+    def write(self, space: str, ids: Ids, X: Rows) -> Pending:
         """Write a segment to the disk, sorted by id, to commit it later. Needs no transaction.
 
-        `ids` are (n,) int64 without duplicates. `X` is (n, d) and keeps its type: finite float32 or float16, or uint8
-        codes.
+        `ids` are (n,) int64 without duplicates. `X` is (n, d) and keeps its type: finite float32 or float16, scaled
+        rows, or uint8 codes.
         """
         ids = np.asarray(ids, np.int64)
-        if X.ndim != 2 or X.shape[0] != len(ids) or not X.size or X.dtype not in DTYPES:
+        if X.ndim != 2 or X.shape[0] != len(ids) or 0 in X.shape or dtype_name(X) not in DTYPES:
             raise InputError(
-                "X must be a matrix of float32, float16 or uint8 with one row per id, and at least one row."
-                f" Got {X.dtype} of shape {X.shape} for {len(ids)} ids."
+                "X must be a matrix of float32, float16, uint8 or scaled rows with one row per id, and at least one."
+                f" Got {dtype_name(X)} of shape {X.shape} for {len(ids)} ids."
             )
         order = np.argsort(ids)
         _check_ids(space, ids[order])
-        for part in chunks(len(ids), X[0].nbytes):
-            if not np.isfinite(X[part]).all():
+        for part in chunks(len(ids), X.nbytes // len(ids)):
+            if not _is_finite(X[part]):
                 raise InputError(f"Vectors for '{space}' must be finite. Got NaN or infinity.")
-        parts = ((ids[order[part]], X[order[part]]) for part in chunks(len(ids), X[0].nbytes))
-        return self._write(space, (len(ids), X.shape[1]), X.dtype, parts)
+        parts = ((ids[order[part]], X[order[part]]) for part in chunks(len(ids), X.nbytes // len(ids)))
+        return self._write(space, (len(ids), X.shape[1]), dtype_name(X), parts)
 
     def commit(self, pending: Pending, *, overwrite: bool = False) -> None:
         """Make a written segment part of its space. The first one determines the dimensions of the space.
@@ -230,7 +231,7 @@ class VectorStore:
         for block in reversed(self.blocks(space)):  # the newest vector of an item is in the newest segment
             rows = np.flatnonzero(np.isin(block.ids, left, assume_unique=True))
             if len(rows) and block.intact:
-                pendings.append(self.write(space, block.ids[rows], np.array(block.X[rows])))
+                pendings.append(self.write(space, block.ids[rows], block.X[rows]))
                 left = np.setdiff1d(left, block.ids[rows], assume_unique=True)
         return pendings
 
@@ -365,7 +366,7 @@ class VectorStore:
 
     def row_bytes(self, space: str) -> int | None:
         """Return the size of the largest vector or code of a space in bytes, or None if the space is empty."""
-        return max((block.X[0].nbytes for block in self.blocks(space)), default=None)
+        return max((block.X.nbytes // len(block.ids) for block in self.blocks(space)), default=None)
 
     def live_ids(self, space: str) -> Ids:
         """Return the items with a live row in a space, ascending."""
@@ -494,9 +495,7 @@ class VectorStore:
         with self._db.reading() as db:
             return int(db.execute(query, values).fetchone()[0])
 
-    def _write(
-        self, space: str, shape: tuple[int, int], dtype: np.dtype[Any], parts: Iterable[tuple[Ids, NDArray[Any]]]
-    ) -> Pending:
+    def _write(self, space: str, shape: tuple[int, int], dtype: str, parts: Iterable[tuple[Ids, Rows]]) -> Pending:
         # Numbers are never reused, so that readers cannot mistake a new file for an old one.
         used = self._number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'segments'")
         self._last = max(self._last, used) + 1
@@ -511,12 +510,13 @@ class VectorStore:
             except BaseException:
                 writer.discard()
                 raise
-            ids, _ = npy_files.map_rows(target, shape, dtype.name)
-        return Pending(space, self._last, target.name, ids, shape[1], dtype.name, digest)
+            ids, _ = npy_files.map_rows(target, shape, dtype)
+        return Pending(space, self._last, target.name, ids, shape[1], dtype, digest)
 
     def _merge(self, space: str, blocks: Sequence[Block], progress: Progress | None) -> None:
         """Replace these segments by new segments with their live rows."""
-        dim, dtype = blocks[0].X.shape[1], np.result_type(*(block.X.dtype for block in blocks))
+        dim, dtypes = blocks[0].X.shape[1], {dtype_name(block.X) for block in blocks}
+        dtype = SCALED if SCALED in dtypes else np.result_type(*dtypes).name  # as `merge_rows`
         total = sum(block.n_live for block in blocks)
         merged = MergedRows(blocks, lambda done: progress(f"merging {space}", done, total) if progress else None)
         pendings = list[Pending]()
@@ -633,11 +633,15 @@ def _find_faults(row: ListedSegment, block: Block, dim: int) -> list[str]:
         faults.append("does not match its digest")
     if row.dim != dim:
         faults.append(f"has {row.dim} dimensions, but its space has {dim}")
-    if not all(np.isfinite(block.X[part]).all() for part in chunks(row.rows, block.X[0].nbytes)):
+    if not all(_is_finite(block.X[part]) for part in chunks(row.rows, block.X.nbytes // row.rows)):
         faults.append("has vectors that are not finite")
     if block.n_dead != row.n_dead:
         faults.append(f"has {block.n_dead} removed vectors, but the catalogue lists {row.n_dead}")
     return faults
+
+
+def _is_finite(X: Rows) -> bool:
+    return bool(np.isfinite(X.scales if isinstance(X, ScaledRows) else X).all())
 
 
 def _find_wrong_ids(blocks: list[Block], items: Ids, space: str) -> list[str]:
