@@ -76,6 +76,10 @@ class UnknownNameError(InputError):
         super().__init__(f"No {kind} named '{name}'. Known: {some or 'none'}.{hint}")
 
 
+class FewerDimensionsWarning(UserWarning):
+    """A fit has fewer dimensions than were requested, because the data do not have more."""
+
+
 class ImageError(LookalikeError):
     """A file that cannot be read as a picture; the message is the reason."""
 

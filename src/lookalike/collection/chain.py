@@ -21,6 +21,7 @@ from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Outcome, Read, ReadPool
 from lookalike.index.queries import CodedQuery, PointQuery
+from lookalike.limits import collect_fewer
 from lookalike.registry import (
     create,
     restore,
@@ -62,6 +63,7 @@ class Chain:
     specs : the spec of a feature, then those of transforms; the last can be that of a coder.
     load : loads the fitted steps when they are first needed; None while the chain is not fitted.
     load_feature : loads the feature if it was fitted.
+    notes : what the user should know about the fit.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Chain:
         specs: Sequence[str],
         load: Callable[[], Sequence[Any]] | None = None,
         load_feature: Callable[[], Feature] | None = None,
+        notes: Sequence[str] = (),
     ):
         self.specs = list(specs)
+        self.notes = list(notes)
         self._load = load if len(self.specs) > 1 else list[Any]
         self._load_feature = load_feature
 
@@ -175,8 +179,15 @@ def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labe
     """Fit the steps of a chain, one after the other, on vectors X (n, d) of its feature.
 
     Steps that need a pool of negatives are fitted on `negatives` (m, d) if given, steps that learn from labels on the
-    `labelled` rows.
+    `labelled` rows. Steps with fewer dimensions than requested add to the `notes` of the chain.
     """
+    with collect_fewer() as notes:
+        fitted = _fit_steps(specs, X, negatives, labelled)
+    return Chain(specs, lambda: fitted, notes=notes)
+
+
+def _fit_steps(specs: Sequence[str], X: Vectors, negatives: Vectors | None, labelled: Labelled | None) -> list[Any]:
+    """Fit the steps of `fit`."""
     fitted: list[Any] = []
     for spec in specs[1:]:
         step = create(kind_of_step(spec), spec)
@@ -193,7 +204,7 @@ def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labe
                 ids, rows, y, unlabelled = labelled
                 unlabelled = None if unlabelled is None else step.transform(unlabelled[:max_rows])
                 labelled = Labelled(ids[:max_rows], step.transform(rows[:max_rows]), y[:max_rows], unlabelled)
-    return Chain(specs, lambda: fitted)
+    return fitted
 
 
 def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:
