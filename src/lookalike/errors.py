@@ -21,6 +21,8 @@
         │   └── NewerFormatError    written by a newer Lookalike
         └── DamagedError        file of the collection is missing or damaged
 
+    FewerDimensionsWarning      a fit has fewer dimensions than were requested (a UserWarning)
+
 The command line prints an error as one line and exits with code 2. The service returns it as a JSON object.
 An estimator used before `fit` raises scikit-learn's own `NotFittedError`.
 """

@@ -187,8 +187,7 @@ class Adding:
                     " its disk mounted?"
                 )
         entries = partial(walk, sources, on_skip=ignore, within=self._allowed())
-        with collect_fewer():  # known since the first fit
-            fitted, failed = fit_features(spaces, entries, progress, workers, refit=True)
+        fitted, failed = fit_features(spaces, entries, progress, workers, refit=True)
         if failed:
             raise InputError(next(iter(failed.values())))
         self._ingest(sources, list(self._spaces), Report(), progress, workers)

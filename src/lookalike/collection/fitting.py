@@ -42,6 +42,7 @@ from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
+from lookalike.limits import collect_fewer
 from lookalike.recipes import FORMER, RECIPES
 from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.store import models
@@ -231,12 +232,19 @@ def fit_spaces(
     labelled = [space for space in chosen if space.feature_takes_labels]
     if labels:
         _check_labels_used([space for space in chosen if space not in labelled])
+
+    def refit(users: Sequence[Space]) -> None:
+        with collect_fewer() as fewer:
+            counts = refit_features(users)
+        fitted.update(counts)
+        fitted.notes.update(dict.fromkeys(counts, "; ".join(fewer)) if fewer else {})
+
     if features:
-        fitted.update(refit_features(chosen or list(spaces)))
+        refit(chosen or list(spaces))
         fittable = spaces_to_fit(spaces)
         chosen = [space for space in dict.fromkeys([*chosen, *map(spaces.get, fitted)]) if space in fittable]
     elif labelled := [space for space in labelled if labels or not space.is_describable]:
-        fitted.update(refit_features(labelled))
+        refit(labelled)
         fittable = spaces_to_fit(spaces)
         chosen = [space for space in chosen if space not in labelled or space in fittable]
     if not texts:

@@ -418,7 +418,7 @@ def _is_fiftyone_label(value: Any) -> bool:
 
 
 def _names_of_classes(file: Path) -> dict[str, str]:
-    """The names of the classes of a tar by number, from TAR.classes.txt or classes.txt beside it; empty without it."""
+    """The names of the classes of a tar by number, from TAR.classes.txt or classes.txt next to it; empty without."""
     for names in (file.with_name(f"{file.name}.classes.txt"), file.with_name("classes.txt")):
         if names.is_file():
             return {str(number): name for number, name in enumerate(names.read_text("utf-8").splitlines())}

@@ -5,16 +5,13 @@ spaces use pictures of the collection or vectors as examples.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from lookalike.errors import InputError
 from lookalike.limits import COUNT, check_number
-from lookalike.types import Box, Feature, Matches, Pixels, Prepared, Vectors
-
-SpaceName = Annotated[str, Matches(r"[\w-]{1,100}")]
-"""The name of a space."""
+from lookalike.types import Box, Feature, Pixels, Prepared, Vectors
 
 
 class Imported(Feature):
@@ -30,7 +27,7 @@ class Imported(Feature):
     side = 1
     imported = True
 
-    def __init__(self, name: SpaceName, dim: int):
+    def __init__(self, name: str, dim: int):
         check_number("dim", dim, *COUNT)
         self.name = name
         self._dim = dim

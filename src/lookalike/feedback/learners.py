@@ -338,13 +338,15 @@ def ordered_pairs(scores: Reals, y: Signs) -> float:
 
 
 def _to_signs(y: Any) -> tuple[Any, NDArray[Any]]:
-    """Turn two classes (m,) into -1 and +1; also return the classes. Signs, and invalid marks, stay as they are."""
+    """Turn two classes (m,) into -1 and +1; also return the classes. Signs and invalid marks do not change."""
     if y is None:
         raise InputError("An Svm requires y to be passed, but the target y is None.")
     marks = np.asarray(y)
     if marks.dtype.kind in "iu" and np.isin(marks, (1, -1)).all():  # the fast path of a feedback round
         return marks, np.array([-1, 1])
     labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError("y must be finite. Got NaN or infinity.")
     check_classification_targets(labels)
     classes = np.unique(labels)
     if len(classes) > 2:
