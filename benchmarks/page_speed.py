@@ -98,7 +98,7 @@ def make(folder: Path, pictures: int) -> Path:
 
 
 def measure(page: Page, address: str, name: str, total: int) -> None:
-    """Print both figures for a window of this size."""
+    """Print the figures of the grid for a window of this size."""
     firsts = []
     for _ in range(LOADS):
         page.goto("about:blank")

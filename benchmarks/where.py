@@ -79,7 +79,7 @@ def main() -> None:
             queries = [score_with.query(score_with.extract([one.queries[kind]])) for one in pictures]
             scores = [lambda X, query=query: query.score(score_with.finish(X))[0] for query in queries]
             for method, find in (("locate", locate), ("39 windows", best_window)):
-                found = [overlap(find, feature, one, score) for one, score in zip(pictures, scores, strict=True)]
+                found = [measure(find, feature, one, score) for one, score in zip(pictures, scores, strict=True)]
                 ious, seconds = np.array(found).T
                 line = {
                     "objects": name,
@@ -113,7 +113,7 @@ def best_window(feature: Feature, image: Pixels, score: Callable) -> Box:
     return boxes[int(score(feature.regions(image, boxes)).argmin())]
 
 
-def overlap(find: Callable, feature: Feature, one: Pasted, score: Callable) -> tuple[float, float]:
+def measure(find: Callable, feature: Feature, one: Pasted, score: Callable) -> tuple[float, float]:
     """The intersection over union of the box that was found, and the CPU seconds it took."""
     began = time.process_time()
     found = find(feature, one.picture, score)

@@ -21,7 +21,7 @@ GAP = 24
 MAX_BYTES = 150_000
 
 
-def beside(images: list[Image.Image]) -> Image.Image:
+def join(images: list[Image.Image]) -> Image.Image:
     """Return one picture with all images side by side, aligned at the top."""
     width = sum(image.width for image in images) + GAP * (len(images) - 1)
     whole = Image.new("RGB", (width, max(image.height for image in images)), "white")
@@ -43,5 +43,5 @@ def compress(image: Image.Image) -> bytes:
 
 
 for name, shots in SHOTS.items():
-    data = compress(beside([Image.open(ROOT / "page-shots" / f"{shot}.jpg") for shot in shots]))
+    data = compress(join([Image.open(ROOT / "page-shots" / f"{shot}.jpg") for shot in shots]))
     (ROOT / "docs" / f"page-{name}.jpg").write_bytes(data)

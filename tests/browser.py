@@ -5,10 +5,12 @@ A `Site` opens pages of a server in Chromium and records their errors. `shoot` s
 
 import contextlib
 import itertools
+import json
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,12 @@ def end(process):
     process.terminate()
     process.wait(TIMEOUT_S)
     process.stdout.close()
+
+
+def members(address, name):
+    """The names of the pictures with a label."""
+    with urllib.request.urlopen(f"{address}/api/v1/items?label={name}") as answer:
+        return [item["name"] for item in json.load(answer)["items"]]
 
 
 class Site:

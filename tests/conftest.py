@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
-from lookalike import Collection
+from lookalike import Collection, cli
 from lookalike.images.demo import draw_folder
 from reading import in_other_processes, in_this_process
 
@@ -69,6 +69,18 @@ def reading_processes():
     """Read pictures in other processes, for one test of a module that uses `read_here`."""
     with in_other_processes():
         yield
+
+
+@pytest.fixture
+def call(own, capsys):
+    """A function that runs a command line on the collection `own`, and returns its exit code, stdout and stderr."""
+
+    def run(*words):
+        capsys.readouterr()
+        code = cli.run(["-c", str(own), *(str(word) for word in words)])
+        return code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -34,18 +34,6 @@ def own(made, tmp_path):
 
 
 @pytest.fixture
-def call(own, capsys):
-    """A function that runs a command line and returns its exit code, stdout and stderr."""
-
-    def run(*words):
-        capsys.readouterr()
-        code = cli.run(["-c", str(own), *(str(word) for word in words)])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def files(pictures):
     return {kind: sorted((pictures / kind).iterdir()) for kind in KINDS}
 

@@ -5,24 +5,14 @@ import shutil
 
 import pytest
 
-from lookalike import cli
-
 pytestmark = pytest.mark.usefixtures("read_here")
 
 KINDS = ("fish", "house")
 
 
 @pytest.fixture
-def call(made, tmp_path, capsys):
-    """A function that runs a command line and returns its exit code, stdout and stderr."""
-    own = shutil.copytree(made, tmp_path / "own")
-
-    def run(*words):
-        capsys.readouterr()
-        code = cli.run(["-c", str(own), *(str(word) for word in words)])
-        return code, *capsys.readouterr()
-
-    return run
+def own(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "own")
 
 
 def test_changes_are_listed_undone_and_redone(call, pictures):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import lookalike
-from lookalike import cli
 
 pytestmark = pytest.mark.usefixtures("read_here")
 
@@ -17,18 +16,6 @@ pytestmark = pytest.mark.usefixtures("read_here")
 @pytest.fixture
 def own(shared, tmp_path):
     return Path(shutil.copytree(shared("color", "fish", "house"), tmp_path / "own"))
-
-
-@pytest.fixture
-def call(own, capsys):
-    """A function that runs a command line and returns its exit code, stdout and stderr."""
-
-    def run(*words):
-        capsys.readouterr()
-        code = cli.run(["-c", str(own), *(str(word) for word in words)])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def add_fish(own, pictures, tmp_path, n):

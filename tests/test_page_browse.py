@@ -110,7 +110,7 @@ def test_the_folder_tree_filters_on_a_phone(site):
     dialog = page.get_by_role("dialog", name="Filters")
     tree = dialog.get_by_role("tree", name="Folders")
     folder = tree.get_by_role("treeitem", name="2021, 32 pictures")
-    folder.locator(".twist").tap()
+    folder.locator(".arrow").tap()
     expect(folder.get_by_role("treeitem").first).to_be_visible()
     folder.press("ArrowRight")
     focused = page.locator(":focus")

@@ -1,14 +1,11 @@
 """The map on the page: thumbnails, the colours of classes, selecting with a lasso, and new pictures."""
 
-import json
-import urllib.request
-
 import cv2
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, end, needs_browser, serve, shoot
+from browser import PHONE, end, members, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -16,7 +13,7 @@ pytestmark = needs_browser
 
 PER_KIND = 8
 N = 12 * PER_KIND
-RIM = 24  # pixels around the map at the start
+MARGIN = 24  # pixels around the map at the start
 
 COVER = """() => {
   const canvas = document.createElement("canvas");
@@ -47,11 +44,6 @@ def address(folder):
     end(process)
 
 
-def members(address, name):
-    with urllib.request.urlopen(f"{address}/api/v1/items?label={name}") as answer:
-        return [item["name"] for item in json.load(answer)["items"]]
-
-
 def wait_until_covered(page, share):
     page.wait_for_function(f"share => ({COVER})() > share", arg=share)
 
@@ -78,7 +70,7 @@ def test_a_lasso_selects_the_pictures_inside_that_the_legend_shows(site, address
     gap = np.diff(x).argmax()
     page = site.visit("map")
     box = sheet(page)
-    middle = RIM + float(x[gap] + x[gap + 1]) / 2 * (box["width"] - 2 * RIM)
+    middle = MARGIN + float(x[gap] + x[gap + 1]) / 2 * (box["width"] - 2 * MARGIN)
     page.get_by_role("button", name="Lasso").click()
     lasso(page, [(20, 20), (20, 2), (middle, 2), (middle, box["height"] - 2), (2, box["height"] - 2), (2, 20)])
     expect(page.locator(".selected")).to_have_text(f"{gap + 1} selected")
@@ -126,7 +118,8 @@ def test_new_pictures_appear_without_a_new_view(site, folder):
 def test_keys_and_taps_show_a_picture_and_open_it(site):
     page = site.visit("map")
     sheet(page)
-    page.locator(".map canvas").last.focus()
+    page.keyboard.press("ArrowRight")  # moves the focus from the page to the map
+    expect(page.locator(".map canvas").last).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".map-card")).to_contain_text(".jpg")
     page.keyboard.press("Enter")

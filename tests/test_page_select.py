@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, axe_violations, end, go, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, end, go, members, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -26,11 +26,6 @@ def address(tmp_path_factory):
     process, address = serve(folder.parent / "demo.lookalike")
     yield address
     end(process)
-
-
-def members(address, name):
-    with urllib.request.urlopen(f"{address}/api/v1/items?label={name}") as answer:
-        return [item["name"] for item in json.load(answer)["items"]]
 
 
 def cell(page, index):

@@ -30,6 +30,9 @@ Ids: TypeAlias = NDArray[np.int64]
 Box: TypeAlias = tuple[float, float, float, float]
 """A part of a picture: left, top, right and bottom as fractions of its width and height, 0 to 1."""
 
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+"""The whole picture."""
+
 Prepared: TypeAlias = Any
 """Output of a feature's `prepare` and input of its `describe`: a picklable array or tuple of arrays."""
 

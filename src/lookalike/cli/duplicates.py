@@ -100,22 +100,17 @@ def duplicates(
         if html is not None:
             shown = items | collection.get([item for group in copies for item in group.items])
             print_note(f"Wrote {_write_page(tier, [groups, copies], shown, html)}")
+    marked = None if keep is None else {path for group_marks in marks for path in group_marks.paths}
     if groups.without_detail:
         print_note(
             f"Not compared: {many(groups.without_detail, 'picture')} with too little detail, such as nearly black ones."
             " Of these, only identical files are duplicates."
         )
-    marked = {path for group_marks in marks for path in group_marks.paths}
     if json:
         found = {"groups": [_describe(group, items) for group in groups], "without_detail": groups.without_detail}
-        print_json(found if keep is None else found | {"marked": sorted(marked)})
+        print_json(found if marked is None else found | {"marked": sorted(marked)})
         return 0
-    for group in groups:
-        _print_group(group, items, marked if keep is not None else None)
-    counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
-    print_note(counts if groups else "No duplicates found.")
-    if groups and keep is not None:
-        print_note(f"Marked with x: {many(len(marked), 'file')}. Nothing was deleted. For a list of paths, use --json.")
+    _print_groups(groups, items, marked)
     if copies:
         print_note(f"Also at several paths: {many(len(copies), 'picture')}. See: lookalike duplicates --tier identical")
     return 0
@@ -153,8 +148,17 @@ def dismiss(
     return 0
 
 
+def _print_groups(groups: list["Group"], items: "dict[int, Item]", marked: set[str] | None) -> None:
+    """Print groups and their number; with `marked`, the paths that a rule marked have an x."""
+    for group in groups:
+        _print_group(group, items, marked)
+    counts = f"{many(len(groups), 'group')}, {many(len(items), 'picture')}."
+    print_note(counts if groups else "No duplicates found.")
+    if groups and marked is not None:
+        print_note(f"Marked with x: {many(len(marked), 'file')}. Nothing was deleted. For a list of paths, use --json.")
+
+
 def _print_group(group: "Group", items: "dict[int, Item]", marked: set[str] | None) -> None:
-    """Print a group; with `marked`, the paths that a rule marked have an x."""
     print_line(f"{group.id}: {group.why}")
     captions = library.describe_copies(group, items)
     width = max(map(len, captions))
@@ -191,25 +195,17 @@ def _describe(group: "Group", items: "dict[int, Item]") -> dict[str, Any]:
         }
         for item, distance, caption in zip(group.items, group.distances, captions, strict=True)
     ]
-    return {
-        "id": group.id,
-        "tier": group.tier,
-        "items": members,
-        "distances": group.distances,
-        "why": group.why,
-    }
+    about = {"id": group.id, "tier": group.tier, "why": group.why}
+    return about | {"items": members, "distances": group.distances}
 
 
 def _write_page(tier: str, tiers: list[list["Group"]], items: "dict[int, Item]", target: str) -> Any:
     sections = []
     for groups in tiers:
         for group in groups[:PAGE_GROUPS]:
-            tiles = [
-                _tile(items[item], caption, number == 0)
-                for number, (item, caption) in enumerate(
-                    zip(group.items, library.describe_copies(group, items), strict=True)
-                )
-            ]
+            captions = library.describe_copies(group, items)
+            pairs = zip(group.items, captions, strict=True)
+            tiles = [_tile(items[item], caption, item == group.items[0]) for item, caption in pairs]
             sections.append((f"{group.id}: {group.why}", tiles))
         if len(groups) > PAGE_GROUPS:
             print_note(f"The page shows the first {PAGE_GROUPS} of {len(groups):,} groups ({groups[0].tier}).")

@@ -9,7 +9,6 @@ import os
 import shlex
 import sys
 import termios
-import time
 import tty
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +29,16 @@ from lookalike.cli.options import (
     print_meanings,
     split_words,
 )
-from lookalike.cli.output import bars, on_terminal, print_either, print_json, print_line, print_note, show_path
+from lookalike.cli.output import (
+    bars,
+    on_terminal,
+    print_either,
+    print_json,
+    print_line,
+    print_note,
+    show_path,
+    show_time,
+)
 from lookalike.errors import InputError
 from lookalike.text import MARK_NAMES, many
 
@@ -507,8 +515,8 @@ def sessions(ctx: typer.Context, where: Where, json: Json = False) -> int:
         print_json([_session_json(summary) for summary in found])
         return 0
     for summary in found:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed_at))
         marks = f"{summary.relevant:>4} positive {summary.irrelevant:>4} negative {summary.skipped:>3} skipped"
+        when = show_time(summary.changed_at)
         rest = f"{many(summary.rounds, 'round'):>10}  {when}  {summary.author}  {summary.name or ''}"
         print_line(f"{summary.id}  {summary.state:8}  {marks}  {rest}".rstrip())
     if not found:

@@ -1,13 +1,12 @@
 """`lookalike history` and `lookalike undo`: the changes to labels, classes, duplicates and pictures."""
 
 import dataclasses
-import time
 from typing import Annotated
 
 import typer
 
 from lookalike.cli.options import Author, Json, Wait, Where, opened
-from lookalike.cli.output import bars, complete_commands, print_either, print_json, print_note, print_table
+from lookalike.cli.output import bars, complete_commands, print_either, print_json, print_note, print_table, show_time
 from lookalike.text import many
 
 
@@ -34,9 +33,8 @@ def history(
         return 0
     rows = []
     for action in found:
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(action.at))
         state = f"undone by {action.undone_by}" if action.undone_by else action.reason or "can be undone"
-        rows.append([str(action.id), at, action.author, action.text, state])
+        rows.append([str(action.id), show_time(action.at), action.author, action.text, state])
     print_table(["action", "time", "author", "change", "undo"], rows)
     if len(found) < total:
         print_note(f"{total - len(found):,} older actions. To list them: lookalike history -k {total}")

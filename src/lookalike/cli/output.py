@@ -82,6 +82,11 @@ def print_missing(missing: Mapping[str, str]) -> None:
         print_note(f"Not written: {path}: {reason}")
 
 
+def show_time(seconds: float) -> str:
+    """Return POSIX seconds as local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
 def print_rich(thing: Any) -> None:
     """Print a rich object on stdout, which must be a terminal."""
     console.Console(soft_wrap=True).print(thing)

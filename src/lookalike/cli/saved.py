@@ -1,13 +1,12 @@
 """`lookalike saved`: list, run, rename and delete saved searches."""
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Export, Json, Where, opened, print_meanings
-from lookalike.cli.output import bars, print_either, print_json, print_note, print_table
+from lookalike.cli.output import bars, print_either, print_json, print_note, print_table, show_time
 from lookalike.cli.search import export_results, print_results
 from lookalike.errors import InputError
 from lookalike.text import many
@@ -48,7 +47,7 @@ def saved(ctx: typer.Context, where: Where, json: Json = False) -> int:
         print_json([_json(search) | {"new": new} for search, new in zip(found, counts, strict=True)])
     elif found:
         rows = [
-            [search.id, search.name, _number(new), _date(search.seen_at), search.author, search.query.summary]
+            [search.id, search.name, _number(new), show_time(search.seen_at), search.author, search.query.summary]
             for search, new in zip(found, counts, strict=True)
         ]
         print_table(["id", "name", "new", "last seen", "author", "search"], rows)
@@ -93,7 +92,7 @@ def run(
         print_note(found.results.cutoff.summary)
     places = [str(place) for place, one in enumerate(found.results, 1) if one.id in fresh]
     listed = f": {', '.join(places)}" if places and not new else ""
-    print_note(f"New since {_date(found.search.seen_at)}: {many(len(places), 'result')}{listed}.")
+    print_note(f"New since {show_time(found.search.seen_at)}: {many(len(places), 'result')}{listed}.")
     return int(missing)
 
 
@@ -148,7 +147,3 @@ def _json(search: "SavedSearch") -> dict[str, Any]:
 
 def _number(new: int | None) -> str:
     return "" if new is None else f"{new:,}"
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

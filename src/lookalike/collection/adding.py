@@ -101,9 +101,7 @@ class Report:
     gone: int = 0  # files that no longer exist
     skipped: dict[str, str] = field(default_factory=dict)  # path → why the file cannot be read; newly skipped files
     known_skipped: dict[str, str] = field(default_factory=dict)  # the same, for files that an earlier run skipped
-    other_types: dict[str, int] = field(
-        default_factory=dict
-    )  # extension → number of files, for types that are not read
+    other_types: dict[str, int] = field(default_factory=dict)  # extension → number of files that are not read
     files: dict[str, str] = field(
         default_factory=dict
     )  # path → "added", "copied" or "changed": the first REPORTED_FILES

@@ -97,7 +97,7 @@ def _check_best(cosines: dict[str, float], words: str, picture: str) -> None:
 
 
 def _find_output(path: str, names: Sequence[str]) -> str | None:
-    """Return the first of these names that is an output of a network; None for the first output and if none is."""
+    """Return the first of these names that is an output of a network; None if it is the first, or if none is."""
     from lookalike.features.onnx_networks import list_outputs
 
     outputs = list_outputs(path)

@@ -33,7 +33,6 @@ from lookalike.collection.fitting import (
     undo_new_spaces,
     update_spaces,
 )
-from lookalike.collection.history import record_removal, removed_paths, restore_pictures
 from lookalike.collection.label_formats import DATASETS
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
 from lookalike.collection.locating import locate_matches
@@ -42,6 +41,7 @@ from lookalike.collection.neighbours import update_smoothed
 from lookalike.collection.other_files import forget_other_files, stored_totals
 from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
+from lookalike.collection.removals import record_removal, removed_paths, restore_pictures
 from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
 from lookalike.collection.saved_searches import SavedSearches
 from lookalike.collection.searching import Push, Result, Results, cut_off, explain, find_pooled, make_query, search

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lookalike.collection.duplicates import Group
 from lookalike.errors import InputError
 from lookalike.images.relation import Relation
-from lookalike.images.sources import absolute, split_member
+from lookalike.images.sources import absolute, is_under, split_member
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
 
@@ -155,11 +155,7 @@ def _known_folder(store: Store, folder: str | Path, others: str = "") -> str:
 
 def _is_below(paths: Iterable[str], folders: Sequence[str]) -> bool:
     """Whether one of the paths is one of the folders, or below it; a folder can be an archive."""
-    return any(
-        path == folder or path.startswith((folder.rstrip("/") + "/", folder + "::"))
-        for path in paths
-        for folder in folders
-    )
+    return any(is_under(path, folder) for path in paths for folder in folders)
 
 
 def _exists(path: str, size: int) -> bool:

@@ -26,7 +26,7 @@ from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
 from lookalike.images.edited_copy import EDITED, Edit, edited_difference, find_edits
-from lookalike.images.relation import ITSELF, WHOLE, Relation, relate
+from lookalike.images.relation import ITSELF, SAME_EDGE, Relation, relate
 from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, aspect, detail, difference_at, shrink
 from lookalike.images.sources import locate
 from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
@@ -222,7 +222,9 @@ def _choose_space(spaces: Spaces, name: str | None) -> Space:
 
 
 def _cache_key(space: Space, tier: Tier) -> str:
-    return space.cache_key(tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, EDITED, MIN_DETAIL, GROUP_ORDER, WHOLE)
+    return space.cache_key(
+        tier, SAME_RADIUS, ALIKE_RADIUS, MAX_MISSES, SAME, EDITED, MIN_DETAIL, GROUP_ORDER, SAME_EDGE
+    )
 
 
 def _without_rejected(store: Store, groups: Groups) -> Groups:

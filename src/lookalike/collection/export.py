@@ -89,13 +89,18 @@ def relative_row(relative: Callable[[str], str], row: Row) -> Row:
     return replace(item, paths=[relative(path) for path in item.paths]), records
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write text to a file. Names of files that are not Unicode are written byte for byte."""
+    with write_errors(path), path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        stream.writelines(lines)
+
+
 def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
     """Write the items to a path or an open text file; return their number."""
     written: list[int] = []
     texts = item_lines(store, format, filter, lambda item: written.append(item.id))  # may fail before a file is opened
     if isinstance(target, str | Path):
-        with Path(target).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            stream.writelines(texts)
+        write_lines(Path(target), texts)
     elif hasattr(target, "write"):
         for text in texts:
             target.write(text)
@@ -119,18 +124,18 @@ def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["
                 for cells in _cells(*row):
                     yield _csv_line([group.id, group.tier, _distance(group, row[0]), relation, *cells])
         return
-    described = (
-        {"id": group.id, "tier": group.tier, "why": group.why}
-        | {
+    yield from _json_array(
+        {
+            "id": group.id,
+            "tier": group.tier,
+            "why": group.why,
             "items": [
                 describe(item, _labels(records)) | {"distance": _distance(group, item), "relation": relation}
                 for (item, records), relation in zip(rows, _relations(group, rows), strict=True)
-            ]
+            ],
         }
         for group, rows in groups
     )
-    yield from _array("[", described)
-    yield "\n]\n"
 
 
 def result_lines(store: Store, results: Sequence[Result], format: Literal["json", "csv", "paths"]) -> Iterator[str]:
@@ -146,13 +151,11 @@ def result_lines(store: Store, results: Sequence[Result], format: Literal["json"
             for cells in _cells(*row):
                 yield _csv_line([rank, round(result.score, 6), result.likely, *cells])
     else:
-        described = (
+        yield from _json_array(
             {"rank": found[item.id][0], "score": found[item.id][1].score, "likely": found[item.id][1].likely}
             | describe(item, _labels(records))
             for item, records in rows
         )
-        yield from _array("[", described)
-        yield "\n]\n"
 
 
 def part_lines(store: Store, parts: Mapping[str, Sequence[int]], labels: Mapping[int, Sequence[str]]) -> Iterator[str]:
@@ -171,8 +174,7 @@ def write_results(store: Store, results: Sequence[Result], target: str | Path, p
     formats: dict[str, Literal["json", "csv", "paths"]] = {".json": "json", ".csv": "csv", ".txt": "paths"}
     chosen = formats.get(path.suffix.lower())
     if chosen is not None:
-        with write_errors(path), path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            stream.writelines(result_lines(store, results, chosen))
+        write_lines(path, result_lines(store, results, chosen))
         return {}
     is_zip = path.suffix.lower() == ".zip"
     if not is_zip:
@@ -275,8 +277,7 @@ def _relations(group: Group, rows: Sequence[Row]) -> list[str]:
 
 
 def _json(rows: Iterable[Row]) -> Iterator[str]:
-    yield from _array("[", (describe(item, _labels(records)) for item, records in rows))
-    yield "\n]\n"
+    return _json_array(describe(item, _labels(records)) for item, records in rows)
 
 
 def _csv(rows: Iterable[Row]) -> Iterator[str]:
@@ -356,6 +357,11 @@ def _array(opening: str, values: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield opening
     for count, value in enumerate(values):
         yield ("," if count else "") + "\n" + json.dumps(value, ensure_ascii=False)
+
+
+def _json_array(values: Iterable[dict[str, Any]]) -> Iterator[str]:
+    yield from _array("[", values)
+    yield "\n]\n"
 
 
 def _labels(records: Sequence[LabelRecord]) -> list[str]:

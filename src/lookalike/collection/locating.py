@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from lookalike.collection.resolve import pixels
 from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError
-from lookalike.types import Box, Feature, Pixels, Progress, Query, Vectors
-
-WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+from lookalike.types import WHOLE, Box, Feature, Pixels, Progress, Query, Vectors
 
 STEPS = 24
 """Possible places of an edge of a box along the longer side of the grid, at least."""

@@ -5,6 +5,7 @@ where they are; the map is drawn again only if more than half of its pictures we
 """
 
 from base64 import b64decode, b64encode
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -107,17 +108,11 @@ def point_classes(store: Store, ids: Ids) -> PointClasses:
         chosen = {item: (prediction.label, PREDICTED) for item, prediction in found.items()}
         labels = store.judgements.labels(items)
         chosen |= {item: (names[0], 0) for item, names in labels.items() if names}
-    counts: dict[str, int] = {}
-    for name, _ in chosen.values():
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(name for name, _ in chosen.values())
     names = sorted(counts, key=lambda name: (-counts[name], name))[: PREDICTED - 1]
     numbers = {name: number for number, name in enumerate(names, 1)}
-    codes = np.zeros(len(items), np.uint16)
-    for place, item in enumerate(items):
-        name, bit = chosen.get(item, ("", 0))
-        if name in numbers:
-            codes[place] = numbers[name] | bit
-    return PointClasses(names, codes)
+    known = {item: numbers[name] | bit for item, (name, bit) in chosen.items() if name in numbers}
+    return PointClasses(names, np.array([known.get(item, 0) for item in items], np.uint16))
 
 
 def _draw(space: Space, points: int, progress: Progress) -> tuple[_Stored, int]:

@@ -1,4 +1,4 @@
-"""Reading the text in the pictures of a collection, on request, because it takes about a second per picture.
+"""Read the text in the pictures of a collection, on request, because it takes about a second per picture.
 
 Texts are stored during the run, even empty ones, so a later run reads only the other pictures.
 """

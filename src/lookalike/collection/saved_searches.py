@@ -56,7 +56,7 @@ class SavedQuery:
     @property
     def conditions(self) -> dict[str, Any]:
         """The conditions of the filter that are set, by name."""
-        values = {} if self.filter is None else {one.name: getattr(self.filter, one.name) for one in fields(Filter)}
+        values = {} if self.filter is None else asdict(self.filter)
         return {
             one.name: values[one.name] for one in fields(Filter) if values.get(one.name, one.default) != one.default
         }

@@ -6,7 +6,7 @@ only approximately the requested ones.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path, PurePath
@@ -99,17 +99,14 @@ def write_split(
     used = [part for part in PARTS if split.parts[part]]
     if "coco" in layouts:
         for part in used:
-            _write(
-                target / f"{part}.json",
-                export.item_lines(store, "coco", None, ids=split.parts[part], classes=split.classes),
-            )
+            lines = export.item_lines(store, "coco", None, ids=split.parts[part], classes=split.classes)
+            export.write_lines(target / f"{part}.json", lines)
     if "csv" in layouts:
-        _write(target / "split.csv", export.part_lines(store, {part: split.parts[part] for part in used}, split.labels))
-    return (
-        write_pictures(store, _files(store, split, target), link=not copy, progress=progress)
-        if "folders" in layouts
-        else {}
-    )
+        parts: dict[str, list[int]] = {part: split.parts[part] for part in used}
+        export.write_lines(target / "split.csv", export.part_lines(store, parts, split.labels))
+    if "folders" not in layouts:
+        return {}
+    return write_pictures(store, _files(store, split, target), link=not copy, progress=progress)
 
 
 def _limits(shares: Sequence[float]) -> list[float]:
@@ -145,22 +142,16 @@ def _labels(store: Store, classes: Sequence[str], filter: Filter | None) -> dict
 
 def _keys(store: Store, groups: Sequence[Sequence[int]]) -> dict[int, int]:
     """For each picture in a group, the one of its connected groups that was added first."""
-    root: dict[int, int] = {}
-
-    def find(item: int) -> int:
-        while root[item] != item:
-            root[item] = item = root[root[item]]
-        return item
+    from scipy.cluster.hierarchy import DisjointSet  # takes a third of a second to load
 
     members = list(dict.fromkeys(item for group in groups for item in group))
     added = {item.id: (item.added_at, item.id) for item in items_in(store, members)}
-    root.update({item: item for item in added})
+    connected = DisjointSet(added)
     for group in groups:
         present = [item for item in group if item in added]
         for other in present[1:]:
-            first, second = sorted((find(present[0]), find(other)), key=added.__getitem__)
-            root[second] = first
-    return {item: find(item) for item in root}
+            connected.merge(present[0], other)
+    return {item: min(subset, key=added.__getitem__) for subset in connected.subsets() for item in subset}
 
 
 def _part(key: int, seed: int, limits: Sequence[float]) -> Part:
@@ -194,8 +185,3 @@ def _files(store: Store, split: Split, target: Path) -> list[tuple[int, Path]]:
             name = f"{format_id(item.id)}{suffix}"
             files += [(item.id, target / part / folders[label] / name) for label in split.labels[item.id]]
     return files
-
-
-def _write(path: Path, lines: Iterator[str]) -> None:
-    with write_errors(path), path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-        stream.writelines(lines)

@@ -179,11 +179,11 @@ def complete(spaces: Spaces, prefix: str, k: int) -> list[str]:
     labels = spaces.store.judgements.classes.counts()
     found = [label for label in labels if label.casefold().startswith(start)]
     items, relative = spaces.store.items, relative_to(spaces.store.items.sources())
-    for *first, last in filter(None, [split_words(start)]):
-        for word in items.path_words(last, FOLDER_WORDS):
-            ids = items.with_path_words([[one] for one in (*first, word)], FOLDER_ITEMS).tolist()
-            folders = [folder for _, path in items.paths_of(ids) for folder in relative(path).split("/")[:-1]]
-            found += [folder for folder in folders if folder.casefold().startswith(start)]
+    *first, last = split_words(start) or [""]
+    for word in items.path_words(last, FOLDER_WORDS) if last else ():
+        ids = items.with_path_words([[one] for one in (*first, word)], FOLDER_ITEMS).tolist()
+        folders = [folder for _, path in items.paths_of(ids) for folder in relative(path).split("/")[:-1]]
+        found += [folder for folder in folders if folder.casefold().startswith(start)]
     found += Words.load().complete(start, k) if spaces.kinds is not None else []
     return list(dict.fromkeys(found))[:k]
 

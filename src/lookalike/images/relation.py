@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from lookalike.images.edited_copy import Edit, edited_difference, whole_and_part
 from lookalike.images.same_photo import Small, align, rotation
-from lookalike.types import Box
+from lookalike.types import WHOLE, Box
 
-WHOLE = 0.01
+SAME_EDGE = 0.01
 """Maximum difference of the edges of two parts that count as the same, as a share of the width or height. On synthetic
 pictures, the alignment errs by up to 0.001 for copies of the whole picture, and by about 0.003 for crops."""
 
@@ -33,20 +33,19 @@ class Relation(NamedTuple):
     @property
     def is_cut(self) -> bool:
         """Whether the copy does not show the whole largest picture."""
-        return not _is_inside(_WHOLE_BOX, self.box)
+        return not _is_inside(WHOLE, self.box)
 
     @property
     def shows_more(self) -> bool:
         """Whether the copy shows something that the largest picture does not."""
-        return not _is_inside(self.box, _WHOLE_BOX)
+        return not _is_inside(self.box, WHOLE)
 
     def shows_all_of(self, other: "Relation") -> bool:
         """Whether the copy shows everything that another copy of the same picture shows."""
         return _is_inside(other.box, self.box)
 
 
-_WHOLE_BOX = (0.0, 0.0, 1.0, 1.0)
-ITSELF = Relation(_WHOLE_BOX)
+ITSELF = Relation(WHOLE)
 """The relation of the largest picture to itself."""
 
 
@@ -72,19 +71,15 @@ def _part_box(whole: Small, part: Small, matrix: NDArray[Any]) -> Box:
     x, y = (w - 1) / 2, (h - 1) / 2
     middles = np.array([[-0.5, y], [x, -0.5], [w - 0.5, y], [x, h - 0.5]])  # of the left, top, right, bottom edge
     placed = middles @ inverse[:, :2].T + inverse[:, 2] + 0.5
-    return (
-        float(placed[0, 0] / width),
-        float(placed[1, 1] / height),
-        float(placed[2, 0] / width),
-        float(placed[3, 1] / height),
-    )
+    left, top, right, bottom = placed[[0, 1, 2, 3], [0, 1, 0, 1]] / (width, height, width, height)
+    return float(left), float(top), float(right), float(bottom)
 
 
 def _is_inside(inner: Box, outer: Box) -> bool:
-    """Whether a box is inside another one, except for WHOLE."""
+    """Whether a box is inside another one, within SAME_EDGE."""
     return (
-        inner[0] >= outer[0] - WHOLE
-        and inner[1] >= outer[1] - WHOLE
-        and inner[2] <= outer[2] + WHOLE
-        and inner[3] <= outer[3] + WHOLE
+        inner[0] >= outer[0] - SAME_EDGE
+        and inner[1] >= outer[1] - SAME_EDGE
+        and inner[2] <= outer[2] + SAME_EDGE
+        and inner[3] <= outer[3] + SAME_EDGE
     )

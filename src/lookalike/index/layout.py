@@ -12,7 +12,8 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from lookalike.arrays import chunks
+from lookalike.arrays import to_numpy
+from lookalike.encode import PCA
 from lookalike.index.neighbours import NeighbourGraph
 from lookalike.types import Progress, Vectors, silent
 
@@ -52,7 +53,7 @@ def lay_out(X: Vectors, progress: Progress = silent) -> Vectors:
     if n < 3:
         return np.linspace(0.25, 0.75, n, dtype=np.float32)[:, None].repeat(2, axis=1)
     with threadpool_limits(1):  # one thread, so that sums have a fixed order
-        rows = project(X, components(X))  # (n, D)
+        rows = to_numpy(fit_components(X).transform(X))  # (n, D)
     if not (rows - rows[0]).any():
         return np.full((n, 2), 0.5, np.float32)
     graph = NeighbourGraph()
@@ -81,9 +82,12 @@ def place(X: Vectors, others: Vectors, positions: Vectors) -> Vectors:
     """
     import faiss
 
+    if len(others) == 1:
+        return positions.repeat(len(X), axis=0)
     with threadpool_limits(1):
-        basis = components(others)
-        D, near = faiss.knn(project(X, basis), project(others, basis), min(PLACED_BY, len(others)))
+        pca = fit_components(others)
+        rows, known = (to_numpy(pca.transform(these)) for these in (X, others))
+        D, near = faiss.knn(rows, known, min(PLACED_BY, len(others)))
     D = np.maximum(D, 0)
     weights = np.exp(1 - D / np.maximum(D[:, :1], 1e-9))  # (n, k): the nearest counts most
     weights[np.linalg.norm(positions[near] - positions[near[:, :1]], axis=2) > NEAR] = 0
@@ -92,21 +96,9 @@ def place(X: Vectors, others: Vectors, positions: Vectors) -> Vectors:
     return placed
 
 
-def components(X: Vectors) -> tuple[Vectors, Vectors]:
-    """Mean (d,) and principal components (d, D) of rows (n, d), from a sample."""
-    sample = X[:: max(1, len(X) // SAMPLE_ROWS)][:SAMPLE_ROWS].astype(np.float64)
-    mean = sample.mean(axis=0)
-    _, basis = np.linalg.eigh((sample - mean).T @ (sample - mean))  # (d, d), ascending
-    return mean.astype(np.float32), basis[:, ::-1][:, :COMPONENTS].astype(np.float32)
-
-
-def project(X: Vectors, basis: tuple[Vectors, Vectors]) -> Vectors:
-    """The coordinates (n, D) of rows (n, d) in a basis."""
-    mean, axes = basis
-    rows = np.empty((len(X), axes.shape[1]), np.float32)
-    for part in chunks(len(X), 4 * X.shape[1]):
-        rows[part] = (X[part] - mean) @ axes
-    return rows
+def fit_components(X: Vectors) -> PCA:
+    """Fit the principal components of rows (n, d), from a sample."""
+    return PCA(COMPONENTS).fit(X[:: max(1, len(X) // SAMPLE_ROWS)][:SAMPLE_ROWS])
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -2,7 +2,7 @@
 
     directory     opening, locking, transactions, the layout of the directory: `Store`
     items         pictures, their paths and sources, filters: `store.items`
-    words         search of the tables of words, such as those in paths
+    word_tables   search of the tables of words, such as those in paths
     vectors       spaces and their vectors: `store.vectors`
     segments      the files of vectors: listed, opened as memory maps, merged
     npy_files     arrays in .npy files, and digests of files

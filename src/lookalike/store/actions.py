@@ -175,18 +175,15 @@ class Actions:
             pairs = db.execute(query, [number, 4 * k]).fetchall()  # a picture can have several rows
         return list(dict.fromkeys(item for pair in pairs for item in pair))[:k]
 
-    def last(self, author: str | None = None) -> Action | None:
-        """Return the newest action that can be undone and is not an undo, by this author if one is given."""
-        for action in self.all():
-            if action.can_undo and action.undoes is None and author in (None, action.author):
-                return action
-        return None
+    def last(self) -> Action | None:
+        """Return the newest action that can be undone and is not an undo."""
+        return next((action for action in self.all() if action.can_undo and action.undoes is None), None)
 
     def undo(self, number: int, *, author: str) -> Changed:
         """Undo an action, or undo its undo; return the number of rows that changed and the action that did it.
 
         Raises ConflictError, and changes nothing, if one of its rows has changed since. Removals are undone by
-        other means; see `restored`.
+        other means; see `record_restored`.
         """
         with self._db.transaction() as db:
             action = _get(db, number)
@@ -218,7 +215,7 @@ class Actions:
             (saved,) = db.execute("SELECT removed FROM actions WHERE id = ?", [number]).fetchone()
         return Removed(*json.loads(zlib.decompress(saved)))
 
-    def restored(self, number: int, count: int, *, author: str) -> Changed:
+    def record_restored(self, number: int, count: int, *, author: str) -> Changed:
         """Record that the pictures which an action removed were brought back."""
         with self._db.transaction() as db:
             action = _get(db, number)
@@ -229,13 +226,10 @@ class Actions:
 
     def compact(self) -> None:
         """Drop the data needed to undo actions older than KEEP_S."""
-        old = "SELECT id FROM actions WHERE at < ?"
+        oldest = time.time() - KEEP_S
         with self._db.transaction() as db:
-            db.execute(f"DELETE FROM action_rows WHERE action IN ({old})", [time.time() - KEEP_S])
-            db.execute(
-                f"UPDATE actions SET removed = NULL WHERE removed IS NOT NULL AND id IN ({old})",
-                [time.time() - KEEP_S],
-            )
+            db.execute("DELETE FROM action_rows WHERE action IN (SELECT id FROM actions WHERE at < ?)", [oldest])
+            db.execute("UPDATE actions SET removed = NULL WHERE removed IS NOT NULL AND at < ?", [oldest])
 
 
 _SELECT = (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lookalike.errors import DamagedError, InputError, UnknownNameError
 from lookalike.store.database import REAL, TEXT, Database, as_ids, batches, read_groups, read_ids, text, unhex
-from lookalike.store.words import find_items, find_words
+from lookalike.store.word_tables import find_items, find_words
 from lookalike.types import Exif, Ids
 
 BATCH = 500

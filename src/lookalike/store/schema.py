@@ -87,8 +87,8 @@ def _record_changes(table: str) -> str:
 
 
 WORD_TABLES = {"path_words": ("paths", "path", "mtime_ns, path"), "text_words": ("texts", "text", "item")}
-"""The tables that find items by words (see `store.words`): a table with a column `item`, its column with texts, and the
-columns that order the texts of an item, no two alike. Migrations use it, so never change it."""
+"""The tables that find items by words (see `store.word_tables`): a table with a column `item`, its column with texts,
+and the columns that order the texts of an item, no two alike. Migrations use it, so never change it."""
 MAX_TEXTS = 100
 """Number of texts per item that are in a word table. Without a limit, each copy of a picture would slow down the next.
 Migrations use it, so never change it."""

@@ -5,7 +5,8 @@ The service sends a file only if it is in the catalogue and its bytes have not c
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -29,7 +30,7 @@ from lookalike.server.models import (
 from lookalike.server.problems import Problem, json_response
 from lookalike.server.service import Service, needs_role, person_of, service_of
 from lookalike.server.thumbnails import CACHE_FOREVER, DEFAULT_SIDE, QUALITY, SIDES, etag, is_large, rounded
-from lookalike.types import Box, Exif
+from lookalike.types import Box
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ async def one_item(request: Request, id: ItemPath) -> Response:
     def look_up(_: object) -> ItemDetailOut:
         item = service.item(id)
         (shown,) = service.items_json([item], person)
-        return {**shown, "exif": None if item.exif is None else _exif_json(item.exif)}
+        return {**shown, "exif": None if item.exif is None else cast(ExifOut, asdict(item.exif))}
 
     return json_response(await service.lanes.run(request, look_up))
 
@@ -158,19 +159,6 @@ async def _load(service: Service, request: Request, id: str, load: Callable[[Ite
 
     loaded, item = await service.lanes.run(request, load_small)
     return loaded if loaded is not None else await service.lanes.run(request, lambda _: load(item), lane="large")
-
-
-def _exif_json(exif: Exif) -> ExifOut:
-    return ExifOut(
-        camera=exif.camera,
-        lens=exif.lens,
-        exposure_s=exif.exposure_s,
-        aperture=exif.aperture,
-        iso=exif.iso,
-        focal_length_mm=exif.focal_length_mm,
-        latitude=exif.latitude,
-        longitude=exif.longitude,
-    )
 
 
 def _parse_box(text: str) -> Box:

@@ -22,7 +22,7 @@ from lookalike.server.models import (
     SeenIn,
 )
 from lookalike.server.problems import Problem, json_response, not_found
-from lookalike.server.routes.search import search_json
+from lookalike.server.routes.search import search_json, search_query
 from lookalike.server.service import Service, needs_role, person_of, service_of, valid_text
 
 router = APIRouter(prefix="/api/v1/saved", tags=["search"], dependencies=[Depends(needs_role("view"))])
@@ -46,20 +46,8 @@ async def save(request: Request, asked: SavedIn) -> Response:
     service, person = service_of(request), person_of(request)
 
     def create(_: object) -> SavedOut:
-        saved = service.collection.saved_searches.save(
-            asked.name,
-            service.examples(asked.examples, "examples"),
-            words=asked.words,
-            without=service.examples(asked.without, "without"),
-            without_words=asked.without_words,
-            k=asked.k,
-            space=asked.space,
-            filter=asked.filter.to_filter(person),
-            within=asked.within,
-            likely=asked.likely,
-            rerank=asked.rerank,
-            author=person.name,
-        )
+        query = search_query(service, asked, person)
+        saved = service.collection.saved_searches.save(asked.name, **query, author=person.name)
         return _json(service, saved, person)
 
     return json_response(await service.lanes.run(request, create, lane="describe"), 201)

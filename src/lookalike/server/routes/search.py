@@ -1,7 +1,7 @@
 """Search with pictures in the collection or with uploads, which are not added to it."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
@@ -14,6 +14,7 @@ from lookalike.server.models import (
     LocateOut,
     SearchIn,
     SearchOut,
+    SearchQueryIn,
     SideQuery,
     UnderstoodOut,
     UploadOut,
@@ -40,26 +41,29 @@ async def search(request: Request, asked: SearchIn) -> Response:
         raise Problem(422, "Give at least one example or one text in words.", field="examples")
 
     def find(stop: Stop) -> SearchOut:
-        positive, negative = service.examples(asked.examples, "examples"), service.examples(asked.without, "without")
+        query = search_query(service, asked, person)
         start = time.perf_counter()
-        results = service.collection.search(
-            positive,
-            words=asked.words,
-            without=negative,
-            without_words=asked.without_words,
-            k=asked.k,
-            space=asked.space,
-            filter=asked.filter.to_filter(person),
-            within=asked.within,
-            likely=asked.likely,
-            rerank=asked.rerank,
-            where=asked.where,
-            progress=stop.progress,
-        )
+        results = service.collection.search(**query, where=asked.where, progress=stop.progress)
         return search_json(service, results, asked.space, time.perf_counter() - start, person)
 
     lane = "describe" if asked.is_slow else "search"
     return json_response(await service.lanes.run(request, find, lane=lane))
+
+
+def search_query(service: Service, asked: SearchQueryIn, person: Person) -> dict[str, Any]:
+    """Return the query of a request as arguments of `Collection.search`."""
+    return {
+        "examples": service.examples(asked.examples, "examples"),
+        "words": asked.words,
+        "without": service.examples(asked.without, "without"),
+        "without_words": asked.without_words,
+        "k": asked.k,
+        "space": asked.space,
+        "filter": asked.filter.to_filter(person),
+        "within": asked.within,
+        "likely": asked.likely,
+        "rerank": asked.rerank,
+    }
 
 
 def search_json(service: Service, results: Results, space: str | None, seconds: float, person: Person) -> SearchOut:

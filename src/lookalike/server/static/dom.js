@@ -68,6 +68,13 @@ export function button(name, words, onclick, props = {}) {
   return h("button", { type: "button", title: quiet ? words : null, onclick, ...others }, name && icon(name), text);
 }
 
+/** A labelled choice among [value, text, tooltip]; `onchoose` is called with the chosen value. */
+export function choice(words, options, chosen, onchoose) {
+  const option = ([value, text, title]) => h("option", { value, selected: value === chosen, title }, text);
+  const props = { "aria-label": words ? null : options[0][1], onchange: (event) => onchoose(event.target.value) };
+  return h("label", { class: "choice" }, words && h("span", {}, words), h("select", props, options.map(option)));
+}
+
 /** A link that looks like a button. */
 export function anchor(name, words, href, props = {}) {
   return h("a", { href, class: "button", ...props }, name && icon(name), h("span", {}, words));

@@ -4,7 +4,7 @@ import { collection, may } from "./collection.js";
 import { comparison } from "./compare.js";
 import { anchor, button, h } from "./dom.js";
 import { exporter } from "./filters.js";
-import { bytes, count, many, title } from "./format.js";
+import { bytes, count, firstNames, many, title } from "./format.js";
 import { follow } from "./job_progress.js";
 import { keepRule } from "./keep_rule.js";
 import { attempt, confirm } from "./notify.js";
@@ -22,6 +22,7 @@ const TIERS = [
 ];
 const SHOWN = 20; // groups per page
 const AT_ONCE = 1000; // pictures that a job removes, at most
+const MAX_NAMES = 4; // pictures that a message names
 
 export async function show({ query }, signal) {
   const limit = Number(query.get("limit")) || SHOWN;
@@ -30,6 +31,7 @@ export async function show({ query }, signal) {
   const tier = query.get("tier") ?? tiers.find((one) => one.groups)?.tier ?? "same";
   const { groups, total, job, without_detail } = await get("/duplicates", { tier, offset: 0, limit }, signal);
   counts[tier] = job && !total ? null : total;
+  const counting = tier === "identical" && counts.same === null && (await get("/duplicates", { tier: "same", limit: 1 }, signal)).job;
   const tabs = TIERS.map(([name, words]) =>
     h(
       "a",
@@ -57,6 +59,7 @@ export async function show({ query }, signal) {
       ),
     job &&
       follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
+    counting && follow(counting, "Looking for copies of the same photo…", signal),
     rule && rule.element,
     groups.length
       ? h(
@@ -131,8 +134,9 @@ class Marked {
 
   #ask(signal) {
     const n = this.ids.size;
+    const titles = [...this.titles].filter(([id]) => this.ids.has(id)).map(([, name]) => name);
     const text =
-      `${names([...this.titles.keys()].filter((id) => this.ids.has(id)).map((id) => this.titles.get(id)), n)}. ` +
+      `${firstNames(titles, MAX_NAMES, n)}. ` +
       "Only the collection changes: no files are deleted, and labels are kept." +
       " Files that are still in their folder are added again by the next check for changes.";
     confirm(`Remove ${many(n, "picture")} from the collection?`, text, "Remove", async () => {
@@ -151,14 +155,6 @@ class Marked {
     });
   }
 }
-
-const NAMED = 4; // pictures that a message names
-
-/** The first of these names, and the number of others. */
-const names = (titles, total = titles.length) => {
-  const shown = titles.slice(0, NAMED);
-  return shown.join(", ") + (total > shown.length ? ` and ${count(total - shown.length)} more` : "");
-};
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -197,7 +193,7 @@ function tile(item, place, group, marked) {
 }
 
 function card(group, marked, rule, signal) {
-  const titles = names(group.items.map(title));
+  const titles = firstNames(group.items.map(title), MAX_NAMES);
   const row = new PictureList(`${many(group.items.length, "picture")}, ${group.why ?? ""}`, { signal, kind: "strip" });
   row.fill(group.items.map((item, place) => tile(item, place, group, marked)));
   const several = group.items.length > 1;
@@ -234,7 +230,9 @@ function card(group, marked, rule, signal) {
     h(
       "div",
       { class: "lane-head" },
-      h("h2", {}, group.why || many(group.items.length, "picture")),
+      group.tier === "alike"
+        ? h("h2", { title: group.why }, many(group.items.length, "similar picture"))
+        : h("h2", {}, group.why || many(group.items.length, "picture")),
       acts && h("div", { class: "actions" }, acts),
     ),
     row.element,

@@ -2,7 +2,7 @@
 // A picture is an item id, or `up~` and an upload id, followed by `@left,top,right,bottom` for a part.
 
 /** "3f9a…@0.1,0.2,0.5,0.6" → {id, box}. */
-export function parse(text) {
+function parse(text) {
   const [name, part] = text.split("@");
   const example = name.startsWith("up~") ? { upload: name.slice(3) } : { id: name };
   if (part) example.box = part.split(",").map(Number);

@@ -1,9 +1,10 @@
 // The filters, which are stored in the address: the filter bar, the active filters, and the button for the facets.
 import { address, get } from "./api.js";
-import { button, h, icon } from "./dom.js";
+import { button, choice, h, icon } from "./dom.js";
 import { dialog } from "./notify.js";
 import { recall, remember } from "./remembered.js";
 import { amend, go, read } from "./router.js";
+import { menu } from "./view_parts.js";
 
 const SIZES = [
   ["", "any size"],
@@ -125,17 +126,8 @@ export function bar(query, { order = false, signal } = {}) {
     go(amend({ label: label ?? null, path: label ? null : text || null }));
   };
   field.addEventListener("change", () => (field.value.trim() === "" || known.includes(field.value)) && submit());
-  const choose = (name, caption, choices) => {
-    const options = choices.map(([value, text]) =>
-      h("option", { value, selected: (query.get(name) ?? "") === value }, text),
-    );
-    return h(
-      "label",
-      { class: "choice" },
-      h("span", {}, caption),
-      h("select", { onchange: (event) => go(amend({ [name]: event.target.value || null })) }, options),
-    );
-  };
+  const choose = (name, words, options) =>
+    choice(words, options, query.get(name) ?? "", (value) => go(amend({ [name]: value || null })));
   const opener = button("filter", "Filters", () => toggle(query, opener, signal), { "aria-expanded": String(isOpen()) });
   return h(
     "form",
@@ -151,12 +143,7 @@ export function bar(query, { order = false, signal } = {}) {
 /** The export menu: one download link per format, with `what` as the query. */
 export function exporter(path, what = {}, formats = ["csv", "json", "paths", "coco"]) {
   const links = formats.map((format) =>
-    h("li", {}, h("a", { href: address(path, { ...what, format }), download: "" }, FORMATS[format])),
+    h("a", { href: address(path, { ...what, format }), download: "" }, FORMATS[format]),
   );
-  return h(
-    "details",
-    { class: "menu" },
-    h("summary", { class: "button" }, icon("out"), h("span", {}, "Export")),
-    h("ul", {}, links),
-  );
+  return menu([icon("out"), h("span", {}, "Export")], links);
 }

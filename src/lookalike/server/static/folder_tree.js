@@ -20,19 +20,19 @@ export function folderTree(query, signal) {
     tree.querySelector("li")?.setAttribute("tabindex", 0);
   };
   const node = ({ path, name, n, folders }) => {
-    const twist = h("span", { class: "twist" }, folders && icon("up"));
-    const click = ({ target }) => (folders && twist.contains(target) ? turn(item) : choose(item));
-    const row = h("div", { class: "folder", onclick: click }, twist, h("span", {}, name), h("i", {}, count(n)));
+    const arrow = h("span", { class: "arrow" }, folders && icon("up"));
+    const click = ({ target }) => (folders && arrow.contains(target) ? toggle(item) : choose(item));
+    const row = h("div", { class: "folder", onclick: click }, arrow, h("span", {}, name), h("i", {}, count(n)));
     const label = `${name}, ${many(n, "picture")}`;
     const props = { role: "treeitem", tabindex: "-1", "aria-label": label, "aria-selected": String(path === chosen) };
     const item = h("li", { ...props, dataset: { path, key: `folder=${path}` } }, row);
     if (folders) {
       item.append(h("ul", { role: "group" }));
-      turn(item, expanded.has(path));
+      toggle(item, expanded.has(path));
     }
     return item;
   };
-  const turn = (item, isOpen = item.getAttribute("aria-expanded") !== "true") => {
+  const toggle = (item, isOpen = item.getAttribute("aria-expanded") !== "true") => {
     const [{ path }, list] = [item.dataset, item.lastChild];
     item.setAttribute("aria-expanded", isOpen);
     list.hidden = !isOpen;
@@ -50,8 +50,8 @@ export function folderTree(query, signal) {
       ArrowUp: () => items[at - 1]?.focus(),
       Home: () => items[0].focus(),
       End: () => items.at(-1).focus(),
-      ArrowRight: () => (state === "false" ? turn(item) : item.querySelector("li")?.focus()),
-      ArrowLeft: () => (state === "true" ? turn(item) : item.parentElement.closest("li")?.focus()),
+      ArrowRight: () => (state === "false" ? toggle(item) : item.querySelector("li")?.focus()),
+      ArrowLeft: () => (state === "true" ? toggle(item) : item.parentElement.closest("li")?.focus()),
       Enter: () => choose(item),
       " ": () => choose(item),
     }[event.key];

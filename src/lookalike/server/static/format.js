@@ -43,8 +43,17 @@ export function moment(when) {
 /** The last part of a path. */
 export const last = (path) => (path ?? "").split("/").pop();
 
+/** The first of these names, and the number of others. */
+export function firstNames(names, shown, total = names.length) {
+  const listed = names.slice(0, shown);
+  return listed.join(", ") + (total > listed.length ? ` and ${count(total - listed.length)} more` : "");
+}
+
 /** The name of a picture on the page. */
 export const title = (item) => item.name || last(item.path) || item.id;
+
+/** What pictures have in common that are similar in a space, by its name. */
+export const SIMILARITIES = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
 
 /** How precise an estimate is, by the ratio of its bounds. */
 export function sureness({ low, high }) {

@@ -101,9 +101,13 @@ export class Grid {
       this.selection.draw(cell, this.id(Number(cell.dataset.index)));
   }
 
-  /** The index in the whole list of an item in a page. */
-  place(page, at) {
-    return page * PAGE + at;
+  /** The index of a loaded item in the whole list; undefined if it is not loaded. */
+  indexOf(id) {
+    for (const [page, items] of this.pages) {
+      const at = Array.isArray(items) ? items.findIndex((one) => (one.item ?? one).id === id) : -1;
+      if (at >= 0) return page * PAGE + at;
+    }
+    return undefined;
   }
 
   item(index) {
@@ -130,11 +134,7 @@ export class Grid {
   /** Focus a picture, or the one in its place if it is gone. */
   #refocus({ id, index }) {
     if (!this.total) return;
-    for (const [page, items] of this.pages) {
-      const at = Array.isArray(items) ? items.findIndex((one) => (one.item ?? one).id === id) : -1;
-      if (at >= 0) return this.focus(this.place(page, at));
-    }
-    this.focus(index);
+    this.focus(this.indexOf(id) ?? index);
   }
 
   /** Change the minimum width of a tile; the pictures at the top of the window stay. */

@@ -6,23 +6,14 @@ export function rememberGrid(shown) {
   grid = shown;
 }
 
-/** The index of a picture in that grid; undefined if unknown. */
-function indexOf(id) {
-  for (const [page, items] of grid?.pages ?? []) {
-    const at = Array.isArray(items) ? items.findIndex((one) => (one.item ?? one).id === id) : -1;
-    if (at >= 0) return grid.place(page, at);
-  }
-  return undefined;
-}
-
 /** The item `step` places after this one in that grid; null if unknown. */
 export function neighbour(id, step) {
-  const next = grid?.item(indexOf(id) + step);
+  const next = grid?.item(grid.indexOf(id) + step);
   return next ? (next.item ?? next) : null;
 }
 
 /** The arguments of the viewer for a picture: that grid and its index, or the picture alone. */
 export function listWith(id) {
-  const index = indexOf(id);
+  const index = grid?.indexOf(id);
   return index === undefined ? [{ total: 1, id: () => id }, 0] : [grid.list, index];
 }

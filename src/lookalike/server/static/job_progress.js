@@ -3,7 +3,7 @@ import { address, get } from "./api.js";
 import { forget } from "./collection.js";
 import { h } from "./dom.js";
 import { many, percent } from "./format.js";
-import { link } from "./router.js";
+import { link, reload } from "./router.js";
 
 const RUNNING = ["queued", "running"];
 export const jobs = new Map(); // id → its last known state
@@ -75,7 +75,7 @@ export function follow(job, words, signal, ondone = () => {}) {
     const step = [now.stage, far !== null && percent(far)].filter(Boolean).join(", ");
     text.textContent = step ? `${words} Now: ${step}.` : words;
     if (now.state === "done") {
-      if (ondone(now) !== false) dispatchEvent(new HashChangeEvent("hashchange"));
+      if (ondone(now) !== false) reload();
     } else if (!running(now))
       place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "Stopped."));
   };

@@ -2,7 +2,7 @@
 import { get, post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
-import { count, last, many, percent, seconds } from "./format.js";
+import { count, firstNames, last, many, percent, seconds } from "./format.js";
 import { jobs, news, running, share } from "./job_progress.js";
 import { loggedIn } from "./login.js";
 import { attempt, note } from "./notify.js";
@@ -42,9 +42,9 @@ export async function show(_route, signal) {
     { class: "view narrow" },
     lead("Jobs", "Long-running tasks. They continue if you leave this page."),
     may("manage") ? starters(about) : null,
+    about.not_indexed ? notIndexed(await get("/not-indexed", {}, signal)) : null,
     h("h2", {}, "Running and finished"),
     list,
-    about.not_indexed ? notIndexed(await get("/not-indexed", {}, signal)) : null,
     user(about),
   );
 }
@@ -112,7 +112,7 @@ function starters({ roots, limits }) {
         }
         const known = uploaded.filter((file) => file.known).map(({ name }) => name);
         const more = [
-          known.length && ` Already in the collection: ${firstNames(known)}.`,
+          known.length && ` Already in the collection: ${firstNames(known, MAX_NAMES)}.`,
           others && ` Skipped ${many(others, "file")} that ${others === 1 ? "is not a picture" : "are not pictures"}.`,
         ];
         status.textContent = `${many(files.length, "picture")} uploaded; adding them to the collection.${more.filter(Boolean).join("")}`;
@@ -154,12 +154,6 @@ function starters({ roots, limits }) {
     bar,
     status,
   );
-}
-
-/** The first few names, and the number of others. */
-function firstNames(names) {
-  const rest = names.length - MAX_NAMES;
-  return names.slice(0, MAX_NAMES).join(", ") + (rest > 0 ? ` and ${count(rest)} more` : "");
 }
 
 /** The outcome for each file of an add: new, already in the collection, changed, or skipped, with the reason. */

@@ -1,9 +1,10 @@
 // The map: every picture is a point, and similar pictures are close together.
 import { get } from "./api.js";
 import { collection } from "./collection.js";
-import { button, h } from "./dom.js";
-import { count, many } from "./format.js";
+import { button, choice, h } from "./dom.js";
+import { count, many, SIMILARITIES } from "./format.js";
 import { follow, news, running } from "./job_progress.js";
+import { keys } from "./keyboard.js";
 import { MapCanvas, OTHER, ZOOM } from "./map_canvas.js";
 import { readMap } from "./map_data.js";
 import { amend, go } from "./router.js";
@@ -59,7 +60,8 @@ export async function show({ query }, signal) {
     "aria-pressed": "false",
     title: "Draw around pictures to select them; or hold Shift and drag",
   });
-  const spaces = choice("Similarity", about.spaces.map(({ name }) => name), points.space, (name) => go(amend({ space: name })));
+  const names = about.spaces.map(({ name }) => [name, SIMILARITIES[name] ?? name]);
+  const spaces = choice("Similarity", names, points.space, (name) => go(amend({ space: name })));
   const tools = h(
     "div",
     { class: "actions" },
@@ -67,6 +69,7 @@ export async function show({ query }, signal) {
     lasso,
     button("yes", "Select visible", () => chart.selectInside()),
   );
+  keys({ "+": () => chart.zoom(ZOOM), "-": () => chart.zoom(1 / ZOOM), 0: () => chart.reset() }, signal);
   const zooms = [
     button("plus", "Zoom in", () => chart.zoom(ZOOM), { quiet: true }),
     button("minus", "Zoom out", () => chart.zoom(1 / ZOOM), { quiet: true }),
@@ -101,12 +104,6 @@ function entries(chart) {
     entry(OTHER, many(others.length, "other class", "other classes")),
     entry(0, "no class"),
     others.length > 0 &&
-      choice(null, ["Another class…", ...others], null, (name) => go(amend({ label: [...lit].map((at) => named[at - 1]).concat(name) }))),
+      choice(null, ["Another class…", ...others].map((name) => [name, name]), null, (name) => go(amend({ label: [...lit].map((at) => named[at - 1]).concat(name) }))),
   ].filter(Boolean);
-}
-
-function choice(words, options, chosen, onchoose) {
-  const entries = options.map((name) => h("option", { value: name, selected: name === chosen }, name));
-  const props = { "aria-label": words ?? options[0], onchange: (event) => onchoose(event.target.value) };
-  return h("label", { class: "choice" }, words && h("span", {}, words), h("select", props, entries));
 }

@@ -14,11 +14,11 @@ const [DIM, SELECTED] = [10, 20]; // added to the number of a hidden class; inst
 const DEEPEST = 400; // the largest scale
 const NEAR = 16; // maximum distance in pixels between the pointer and its point
 const STILL = 4; // pixels that the pointer may move in a click
-const RIM = 24;
+const MARGIN = 24; // pixels around the map at scale 1
 const MANY = 20_000; // points that are drawn small
 const SIDES = [128, 256, 512]; // of the images of thumbnails
 const HOVER_MS = 120;
-const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const views = new Map(); // space → {scale, at}, so that Back restores a view
@@ -27,9 +27,9 @@ const views = new Map(); // space → {scale, at}, so that Back restores a view
 export class MapCanvas {
   constructor(points, signal) {
     const view = views.get(points.space) ?? { scale: 1, at: [0, 0] }; // `at` is the corner of the map, in sizes of the canvas
-    Object.assign(this, { points, signal, view, chosen: -1, fingers: new Map(), tiles: [], path: null, lasso: false });
-    this.ground = h("canvas", { "aria-hidden": "true" });
-    this.dots = new Dots(this.ground);
+    Object.assign(this, { points, signal, view, chosen: -1, pointers: new Map(), tiles: [], path: null, lasso: false });
+    this.dotCanvas = h("canvas", { "aria-hidden": "true" });
+    this.dots = new Dots(this.dotCanvas);
     this.canvas = h("canvas", {
       tabindex: "0",
       role: "application",
@@ -37,7 +37,7 @@ export class MapCanvas {
         "Map. Arrow keys move between pictures, Enter opens one, x selects it, plus and minus zoom, 0 shows everything.",
     });
     this.card = h("a", { class: "map-card", hidden: true });
-    this.element = h("div", { class: "map" }, this.ground, this.canvas, this.card);
+    this.element = h("div", { class: "map" }, this.dotCanvas, this.canvas, this.card);
     this.thumbnails = new Thumbnails(() => this.#later());
     this.selection = new Selection(this, { signal, place: `map/${points.space}` });
     const sizes = new ResizeObserver(() => this.#measure());
@@ -121,11 +121,11 @@ export class MapCanvas {
     if (!width) return;
     const sharp = Math.min(2, devicePixelRatio || 1);
     Object.assign(this, { width, height, sharp });
-    for (const canvas of [this.canvas, this.ground]) Object.assign(canvas, { width: width * sharp, height: height * sharp });
+    for (const canvas of [this.canvas, this.dotCanvas]) Object.assign(canvas, { width: width * sharp, height: height * sharp });
     const style = getComputedStyle(this.element);
     const colour = (name) => style.getPropertyValue(name).trim();
-    const inks = Array.from({ length: DIM }, (_, number) => colour(`--class-${number}`));
-    this.colours = [...inks, ...inks.map((ink) => `${ink}20`), colour("--accent")];
+    const classColours = Array.from({ length: DIM }, (_, number) => colour(`--class-${number}`));
+    this.colours = [...classColours, ...classColours.map((one) => `${one}20`), colour("--accent")];
     this.empty = colour("--sunken");
     this.#draw();
   }
@@ -134,9 +134,9 @@ export class MapCanvas {
   #area(factor = 1) {
     const [width, height] = [this.width * factor, this.height * factor];
     const { scale, at } = this.view;
-    const rim = RIM * factor * scale;
-    const [across, down] = [scale * width - 2 * rim, scale * height - 2 * rim];
-    return { left: at[0] * width + rim, top: at[1] * height + rim, across, down, width, height };
+    const margin = MARGIN * factor * scale;
+    const [across, down] = [scale * width - 2 * margin, scale * height - 2 * margin];
+    return { left: at[0] * width + margin, top: at[1] * height + margin, across, down, width, height };
   }
 
   #place(i) {
@@ -259,28 +259,28 @@ export class MapCanvas {
     if (event.button) return;
     this.canvas.setPointerCapture(event.pointerId);
     const at = [event.offsetX, event.offsetY];
-    this.fingers.set(event.pointerId, at);
-    this.still = this.fingers.size === 1;
+    this.pointers.set(event.pointerId, at);
+    this.still = this.pointers.size === 1;
     this.path = this.still && (this.lasso || event.shiftKey) ? [at] : null; // two fingers zoom
   }
 
   #move(event) {
     const now = [event.offsetX, event.offsetY];
-    const before = this.fingers.get(event.pointerId);
+    const before = this.pointers.get(event.pointerId);
     if (!before) return event.pointerType === "mouse" && this.#choose(this.#hit(...now));
     const [dx, dy] = [now[0] - before[0], now[1] - before[1]];
     if (this.still && Math.hypot(dx, dy) < STILL) return undefined;
     this.still = false;
-    this.fingers.set(event.pointerId, now);
+    this.pointers.set(event.pointerId, now);
     this.#choose(-1);
     if (this.path) return this.path.push(now) && this.#later();
-    const other = [...this.fingers].find(([id]) => id !== event.pointerId)?.[1];
+    const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     const far = ([x, y]) => Math.max(1, Math.hypot(x - other[0], y - other[1]));
     return other ? this.zoom(far(now) / far(before), ...other) : this.#pan(dx, dy);
   }
 
   #up(event) {
-    if (!this.fingers.delete(event.pointerId) || this.fingers.size) return undefined;
+    if (!this.pointers.delete(event.pointerId) || this.pointers.size) return undefined;
     const { path, still } = this;
     this.path = null;
     this.#later();
@@ -296,7 +296,7 @@ export class MapCanvas {
   #key(event) {
     const { key } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (key in WAYS) this.#step(...WAYS[key]);
+    if (key in DIRECTIONS) this.#step(...DIRECTIONS[key]);
     else if (key === "Enter" && this.chosen >= 0) this.#open(this.chosen);
     else if ((key === "x" || key === " ") && this.chosen >= 0) this.selection.toggle(this.chosen);
     else if (key === "+" || key === "-") this.zoom(key === "+" ? ZOOM : 1 / ZOOM);

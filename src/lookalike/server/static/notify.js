@@ -8,7 +8,10 @@ export function say(text) {
   requestAnimationFrame(() => (live.textContent = text));
 }
 
-/** Show a message, as text or an element, with a hint for screen readers. It disappears after `ms` milliseconds, but not under the pointer or the focus; problems stay until they are closed. */
+/**
+ * Show a message, as text or an element, with a hint for screen readers. It disappears after `ms` milliseconds, but not
+ * under the pointer or the focus. Problems stay until they are closed.
+ */
 export function note(content, { problem = false, action = null, ms = 5000, hint = "" } = {}) {
   const text = content instanceof Node ? content : h("p", {}, content);
   const name = `Close this message: ${text.textContent}`;
@@ -32,7 +35,7 @@ export async function attempt(work) {
   }
 }
 
-/** Ask for confirmation before an action that removes something; `act` returns undefined if it failed. The focus is on Cancel. */
+/** Ask for confirmation before something is removed, with the focus on Cancel; `act` returns undefined if it failed. */
 export function confirm(heading, text, words, act) {
   form(heading, h("p", {}, text), words, act, { class: "danger" }).querySelector(".cancel").focus();
 }

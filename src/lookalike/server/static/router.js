@@ -65,10 +65,13 @@ export function updateLinks(place, url) {
   }
 }
 
+/** Show the view of the current address again. */
+export const reload = () => dispatchEvent(new HashChangeEvent("hashchange"));
+
 /** Go to an address without adding an entry to the history. */
 export function replace(hash) {
   history.replaceState(history.state, "", hash);
-  dispatchEvent(new HashChangeEvent("hashchange"));
+  reload();
 }
 
 let saving = 0;
@@ -76,7 +79,10 @@ let saving = 0;
 /** Store the scroll position in the history entry. */
 export const saveScroll = () => history.replaceState({ ...history.state, y: scrollY }, "");
 
-/** Call `render(scroll, the old address)` when the address changes; scroll is undefined at a new address. The scroll position is stored in the history entry. */
+/**
+ * Call `render(scroll, the old address)` when the address changes. The scroll position is stored in the history entry;
+ * it is undefined at a new address.
+ */
 export function listen(render) {
   history.scrollRestoration = "manual";
   addEventListener("hashchange", (event) => {

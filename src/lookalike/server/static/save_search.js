@@ -11,7 +11,7 @@ const CUTOFFS = [
   ["0.8", "at least 80 % likely"],
 ];
 
-/** A button that saves a search, given as the body of its request; null if the user may not. `cutoff()` is the highest score. */
+/** A button that saves the search of a request; null if the user may not. `cutoff()` returns the highest score. */
 export function saveButton(request, cutoff) {
   if (!may("judge")) return null;
   const limit = h("select", {}, CUTOFFS.map(([value, text]) => h("option", { value }, text)));

@@ -8,12 +8,10 @@ import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { askName, attempt, confirm, note } from "./notify.js";
 import { tally } from "./pictures.js";
-import { amend, go, link, NO_EXAMPLES } from "./router.js";
+import { amend, go, link, NO_EXAMPLES, reload } from "./router.js";
 import { exportButton } from "./save_search.js";
 import { exampleTile } from "./tile.js";
 import { empty, lead } from "./view_parts.js";
-
-const again = () => dispatchEvent(new HashChangeEvent("hashchange"));
 
 /** The cards of all saved searches. The numbers of new results are filled in one after the other. */
 export function savedSearches(searches, signal) {
@@ -58,7 +56,7 @@ export async function show({ arg: id, query }, signal) {
   });
   await grid.open();
   neighbours.rememberGrid(grid);
-  const see = () => attempt(async () => (await post(`/saved/${id}/seen`, { until: newest }), again()));
+  const see = () => attempt(async () => (await post(`/saved/${id}/seen`, { until: newest }), reload()));
   const filter = h("input", { type: "checkbox", onchange: () => go(amend({ new: onlyNew ? null : "1" })) });
   filter.checked = onlyNew;
   const number = many(found.results.length, "result");
@@ -89,7 +87,7 @@ function tile(item, isNew) {
 /** The heading, with buttons to open, rename and delete the search. */
 function header(search, text, tools = []) {
   const { id, name } = search;
-  const change = async (to) => (await post(`/saved/${id}/rename`, { name: to }), again());
+  const change = async (to) => (await post(`/saved/${id}/rename`, { name: to }), reload());
   const erase = async () => {
     await remove(`/saved/${id}`);
     forget();

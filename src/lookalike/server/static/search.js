@@ -2,10 +2,10 @@
 import { get, post } from "./api.js";
 import { collection } from "./collection.js";
 import { cutoffChart, cutoffIn, inside } from "./cutoff.js";
-import { anchor, h } from "./dom.js";
+import { anchor, choice, h } from "./dom.js";
 import { examplesIn, formatWords } from "./examples.js";
 import { bar, filter, withFacets } from "./filters.js";
-import { many, seconds } from "./format.js";
+import { many, seconds, SIMILARITIES } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { matchingParts } from "./matching_parts.js";
@@ -18,7 +18,6 @@ import { sizer } from "./tile_size.js";
 import { empty, lead, plate } from "./view_parts.js";
 
 const SHOWN = 200; // number of results
-const WORDS = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
 
 export async function show({ query }, signal) {
   const examples = examplesIn(query);
@@ -151,15 +150,8 @@ function replaceWord(query, word, other) {
 /** The choice of similarity: one option per space of the collection. */
 function similarity(spaces, chosen) {
   if (spaces.length < 2) return null;
-  const options = spaces.map(({ name, about }) =>
-    h("option", { value: name, selected: name === chosen, title: about }, WORDS[name] ?? name),
-  );
-  return h(
-    "label",
-    { class: "choice" },
-    h("span", {}, "Similarity"),
-    h("select", { onchange: (event) => go(amend({ space: event.target.value })) }, options),
-  );
+  const options = spaces.map(({ name, about }) => [name, SIMILARITIES[name] ?? name, about]);
+  return choice("Similarity", options, chosen, (space) => go(amend({ space })));
 }
 
 /** A check box for an option in the address. */

@@ -136,8 +136,8 @@ export class Selection {
     const cell = event.target.closest("[role=gridcell]");
     const link = event.target.closest("[data-focus]");
     const isPlain = event.detail > 0 && !event.ctrlKey && !event.metaKey; // Enter opens the picture
-    const isForUs = this.pressed || event.target.closest(".check") || (link && (event.shiftKey || (isPlain && this.ids.size)));
-    if (!cell || !isForUs) return;
+    const isHandled = this.pressed || event.target.closest(".check") || (link && (event.shiftKey || (isPlain && this.ids.size)));
+    if (!cell || !isHandled) return;
     event.preventDefault();
     const index = Number(cell.dataset.index);
     if (event.shiftKey) this.range(index);

@@ -4,7 +4,7 @@ import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
 import { askName, attempt, confirm, dialog, note } from "./notify.js";
-import { go, link } from "./router.js";
+import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { noteUndo } from "./undo.js";
 
@@ -66,7 +66,7 @@ async function change(selection, verb, name, text) {
   forget();
   const words = `${text} ${answer.name}: ${many(answer.count, "picture")}.`;
   noteUndo(words, answer.action);
-  dispatchEvent(new HashChangeEvent("hashchange"));
+  reload();
   return true;
 }
 

@@ -5,7 +5,7 @@ import { collection, may } from "./collection.js";
 import { anchor, button, h } from "./dom.js";
 import { many, moment } from "./format.js";
 import { confirm, note } from "./notify.js";
-import { link, NO_EXAMPLES } from "./router.js";
+import { link, NO_EXAMPLES, reload } from "./router.js";
 import { savedSearches } from "./saved.js";
 import { empty, lead } from "./view_parts.js";
 
@@ -57,7 +57,7 @@ function card({ id, name, marks, rounds, author, started, finished }, makeThumbn
     confirm(`Delete ${title} with ${answers}?`, warning, "Delete", async () => {
       await remove(`/sessions/${id}`);
       note("Session deleted.");
-      dispatchEvent(new HashChangeEvent("hashchange"));
+      reload();
       return true;
     });
   return h(

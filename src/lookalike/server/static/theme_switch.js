@@ -2,7 +2,7 @@
 import { h, icon } from "./dom.js";
 import { remember } from "./remembered.js";
 
-export const dark = () => document.documentElement.dataset.theme === "dark";
+const dark = () => document.documentElement.dataset.theme === "dark";
 
 /** Switch to the other theme, and remember it. */
 export function switchTheme() {

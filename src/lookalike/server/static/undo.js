@@ -5,15 +5,19 @@ import { anchor, button } from "./dom.js";
 import { follow } from "./job_progress.js";
 import { keys } from "./keyboard.js";
 import { note } from "./notify.js";
-import { go, link } from "./router.js";
+import { go, link, reload } from "./router.js";
 
 const SHOWN_MS = 12_000; // time to undo a change from its message
 const changes = []; // the changes of this visit that are not undone, newest last
+let idle = null; // the message that there is nothing to undo
 let card = null; // the message of the last change; the next one replaces it
 
 const history = () => anchor(null, "History", link("history"), { class: "button plain" });
 
-/** Report a change, with a button that undoes it. If the change leads to another view, `from` and `to` are the addresses before and after it. */
+/**
+ * Report a change, with a button that undoes it. If the change leads to another view, `from` and `to` are the addresses
+ * before and after it.
+ */
 export function noteUndo(text, action, { from, to } = {}) {
   if (action) done(text, { action, from, to });
   else note(text);
@@ -63,7 +67,7 @@ async function send(action) {
 /** Leave an address that the change removed; show any other again. */
 function show(removed, address) {
   if (removed && location.hash === removed) go(address);
-  else dispatchEvent(new HashChangeEvent("hashchange"));
+  else reload();
 }
 
 function bringBack(job) {
@@ -77,11 +81,16 @@ function bringBack(job) {
   card = progress;
 }
 
+function offerNothing() {
+  idle?.remove();
+  idle = note("Nothing to undo since you opened the page.", { action: history() });
+}
+
 export function listen() {
   keys({
     "Ctrl+z": () => {
       if (changes.length) undo(changes.at(-1));
-      else note("You have not changed anything since you opened the page.", { action: history() });
+      else offerNothing();
     },
   });
 }

@@ -1,4 +1,4 @@
-"""Undo of removals: bring removed pictures back into the collection.
+"""Removals of pictures: record them, and undo them.
 
 Their rows in the catalogue were saved with the action. Their vectors stay in the segments, marked as removed, until a
 merge drops them. After that, features are extracted again from the files that still exist.
@@ -73,7 +73,7 @@ def restore_pictures(
         with store.transaction():
             store.remove(_lacking(spaces, wanted).tolist())
     update_spaces(list(spaces), progress)
-    return actions.restored(action, len(store.items.existing(wanted.tolist())), author=author)
+    return actions.record_restored(action, len(store.items.existing(wanted.tolist())), author=author)
 
 
 def _among(absent: Ids, found: list[Ids], readable: set[int]) -> Ids:
