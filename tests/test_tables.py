@@ -202,6 +202,14 @@ def test_paths_are_relative_to_the_file_and_copies_of_a_picture_count_once(colle
     assert collection.vectors("mine")[1].tolist() == [[1, 2]]
 
 
+def test_an_id_column_of_another_tool_is_not_mistaken_for_ids_of_items(filled, ids, tmp_path):
+    paths = [filled.get([item])[item].paths[0] for item in ids[:2]]
+    file = write_parquet(tmp_path / "v.parquet", id=["a-1", "a-2"], filepath=paths, vector=[[1.0], [2.0]])
+    assert filled.import_vectors(file, "mine").imported == 2
+    labels = write_parquet(tmp_path / "l.parquet", id=["a-1", "a-2"], file_name=paths, label=["x", "y"])
+    assert filled.import_labels(labels).unknown == []
+
+
 def test_new_pictures_are_added_without_imported_vectors(filled, ids, tmp_path):
     filled.import_vectors(
         write_parquet(tmp_path / "v.parquet", id=list(map(format_id, ids)), vector=rows(8).tolist()), "mine"

@@ -370,12 +370,16 @@ def read_labels(
     key or field of the labels. `pictures` is the folder at which relative paths start, by default that of the source.
     """
     chosen = find_format(source, format)
-    if chosen == "imagefolder":
-        return _read_folders(items, source), []
+    if chosen == "imagefolder" and (known := _read_folders(items, source)):
+        return known, []
     found = FORMATS[chosen].read(source, field)
     names = [name for name, _ in found.pairs]
     matched = match_names(items, names, pictures or found.folder, anywhere=found.anywhere and pictures is None)
     pairs = [(item, label) for item, (_, label) in zip(matched, found.pairs, strict=True) if item is not None]
+    if chosen == "imagefolder" and not pairs:
+        raise InputError(
+            f"{source} has no subfolder with pictures in the collection. Labels are the names of subfolders."
+        )
     return pairs, list(dict.fromkeys(name for name, item in zip(names, matched, strict=True) if item is None))
 
 
@@ -433,12 +437,7 @@ def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
         if seen.item is not None
     ]
     in_parts = all(len(folders) > 1 and folders[0].lower() in SPLITS for _, folders in inner if folders)
-    pairs = [(item, folders[1] if in_parts else folders[0]) for item, folders in inner if folders]
-    if not pairs:
-        raise InputError(
-            f"{folder} has no subfolder with pictures in the collection. Labels are the names of subfolders."
-        )
-    return pairs
+    return [(item, folders[1] if in_parts else folders[0]) for item, folders in inner if folders]
 
 
 def _nested_folders(folder: Path) -> list[tuple[str, str]]:

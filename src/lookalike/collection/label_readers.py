@@ -18,7 +18,7 @@ from lookalike.collection.tables import need
 from lookalike.errors import InputError
 from lookalike.images.decoding import identify
 from lookalike.images.sources import SEPARATOR, SUFFIXES
-from lookalike.types import format_id
+from lookalike.types import format_id, parse_id
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """The files with labels in a Hugging Face `imagefolder`."""
@@ -170,7 +170,10 @@ def read_folders(folder: Path, field: str | None) -> NamedLabels:  # noqa: ARG00
         if folders and path.suffix.lower() in SUFFIXES and path.is_file():
             pairs.append((PurePosixPath(*inner).as_posix(), folders[0]))
     if not pairs:
-        raise InputError(f"{folder} has no pictures in class folders, and no {' or '.join(METADATA)}.")
+        raise InputError(
+            f"{folder} has no subfolder with pictures, and no {' or '.join(METADATA)}. Labels are the names of"
+            " subfolders."
+        )
     return NamedLabels(pairs, folder)
 
 
@@ -251,7 +254,10 @@ def _metadata_pairs(file: Path, field: str | None) -> Iterator[tuple[str, str]]:
 
 def _picture_of_row(file: Path, row: int, values: dict[str, Any]) -> str:
     """The id or path of the picture of a row of a table."""
-    for key in ("id", "lookalike_id", "file_name", "path", "filepath"):
+    own = [values[key] for key in ("lookalike_id", "id") if isinstance(values.get(key), str)]
+    if ids := [name for name in own if parse_id(name) is not None]:  # other datasets have ids of another kind
+        return str(ids[0])
+    for key in ("file_name", "path", "filepath", "id"):
         if isinstance(values.get(key), str) and values[key]:
             return str(values[key])
     image = values.get("image")

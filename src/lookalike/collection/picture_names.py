@@ -15,12 +15,19 @@ def match_names(items: Items, names: Sequence[str], folder: str | Path, *, anywh
     """Return the item of each name, None if it is not in the collection.
 
     A name is an id of 16 hexadecimal digits, an absolute path, or a path relative to `folder`. With `anywhere`, other
-    relative paths match a picture whose path ends with them, if it is the only one: datasets are often moved after
-    their labels were written.
+    paths match the item whose id is the name of the file, as in datasets that `export` has written, or the picture
+    whose path ends with them, if it is the only one: datasets are often moved after their labels were written.
     """
     found: list[int | None] = []
     for start in range(0, len(names), BATCH):
         found += _match_batch(items, names[start : start + BATCH], folder)
+    if anywhere and None in found:
+        by_id = {name: _id_in(name) for name, item in zip(names, found, strict=True) if item is None}
+        known = set(items.existing(item for item in by_id.values() if item is not None).tolist())
+        found = [
+            by_id[name] if item is None and by_id[name] in known else item
+            for name, item in zip(names, found, strict=True)
+        ]
     if anywhere and (left := [name for name, item in zip(names, found, strict=True) if item is None]):
         by_end = _match_ends(items, left)
         found = [by_end.get(_parts(name)) if item is None else item for name, item in zip(names, found, strict=True)]
@@ -48,6 +55,12 @@ def _match_ends(items: Items, names: Iterable[str]) -> dict[tuple[str, ...], int
             if _parts(path)[-len(parts) :] == parts:
                 found.setdefault(parts, set()).add(item)
     return {parts: next(iter(matches)) for parts, matches in found.items() if len(matches) == 1}
+
+
+def _id_in(name: str) -> int | None:
+    """The id that is the name of a file, without its extension; None for other names."""
+    parts = _parts(name)
+    return parse_id(parts[-1].partition(".")[0]) if parts else None
 
 
 def _parts(path: str) -> tuple[str, ...]:

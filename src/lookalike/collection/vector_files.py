@@ -24,7 +24,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.recipes import RECIPES
 from lookalike.registry import Spec
 from lookalike.store.vectors import Pending
-from lookalike.types import Ids, Progress, format_id
+from lookalike.types import Ids, Progress, format_id, parse_id
 
 READ_ROWS = 8_192
 """Rows read from a file at a time."""
@@ -195,7 +195,8 @@ def _open_parquet(source: Path, column: str | None) -> tuple[int, int, Iterator[
     except pa.ArrowInvalid as error:
         raise InputError(f"{source} is not a Parquet file: {error}.") from None
     schema = file.schema_arrow
-    key = next((name for name in NAME_COLUMNS if name in schema.names), None)
+    keys = [name for name in NAME_COLUMNS if name in schema.names]
+    key = next((name for name in keys if name != "id" or len(keys) == 1 or _has_own_ids(file)), None)
     if key is None:
         raise InputError(
             f"{source} has no column that names the pictures. Allowed: {', '.join(NAME_COLUMNS)}. Got"
@@ -238,6 +239,12 @@ def _open_parquet(source: Path, column: str | None) -> tuple[int, int, Iterator[
                 yield [str(name) for name in names], np.asarray(X, np.float32)
 
     return file.metadata.num_rows, d, batches()
+
+
+def _has_own_ids(file: Any) -> bool:
+    """Whether the column `id` has ids of items; other tools also have columns of this name."""
+    first = next(file.iter_batches(1, columns=["id"]), None)
+    return first is not None and parse_id(str(first.column(0)[0].as_py())) is not None
 
 
 def _values(file: Any, column: str) -> Iterator[Any]:
