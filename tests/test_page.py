@@ -556,7 +556,7 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
         route.fulfill(status=202, json=job)
 
     page.route("**/api/v1/duplicates?*", groups)
-    copies = {"items": [both[1]["id"]], "groups": 1, "bytes": 900}
+    copies = {"items": [both[1]["id"]], "n_groups": 1, "bytes": 900}
     page.route("**/api/v1/duplicates/copies", lambda route: route.fulfill(json=copies))
     page.route("**/api/v1/jobs", lambda route: submit(route) if route.request.method == "POST" else route.fallback())
     done = job | {"state": "done", "message": "1 removed from the collection. Their files are kept."}

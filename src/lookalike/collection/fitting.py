@@ -306,7 +306,7 @@ def fit_space(
     labelled = labelled_rows(space)
     progress(f"fitting {name}", 0, None)
     specs = specs or (RECIPES[name] if FORMER.get(name) == space.specs else space.specs)
-    chain = fit(specs, sample, None if negatives is None else negatives.X, labelled)
+    chain = fit(specs, sample, None if negatives is None else negatives.X, labelled, space.fit_gpu)
     if notes is not None:
         notes += chain.notes
     pools: list[Members] = []

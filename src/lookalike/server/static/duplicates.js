@@ -27,8 +27,8 @@ const MAX_NAMES = 4; // pictures that a message names
 export async function show({ query }, signal) {
   const limit = Number(query.get("limit")) || SHOWN;
   const [tiers] = await Promise.all([get("/duplicates/tiers", {}, signal), collection(signal)]);
-  const counts = Object.fromEntries(tiers.map((one) => [one.tier, one.groups]));
-  const tier = query.get("tier") ?? tiers.find((one) => one.groups)?.tier ?? "same";
+  const counts = Object.fromEntries(tiers.map((one) => [one.tier, one.n_groups]));
+  const tier = query.get("tier") ?? tiers.find((one) => one.n_groups)?.tier ?? "same";
   const { groups, total, job, without_detail } = await get("/duplicates", { tier, offset: 0, limit }, signal);
   counts[tier] = job && !total ? null : total;
   const counting = tier === "identical" && counts.same === null && (await get("/duplicates", { tier: "same", limit: 1 }, signal)).job;
