@@ -143,8 +143,8 @@ def test_without_pyarrow_the_error_names_the_extra(filled, monkeypatch):
         filled.to_pandas()
 
 
-def test_the_command_line_imports_no_pyarrow():
-    code = "import sys, lookalike.collection.collection; sys.exit('pyarrow' in sys.modules or 'pandas' in sys.modules)"
+def test_a_collection_works_without_pyarrow_and_pandas():
+    code = "import sys; sys.modules |= {'pyarrow': None, 'pandas': None}; import lookalike.collection.collection"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
