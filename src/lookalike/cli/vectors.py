@@ -27,11 +27,11 @@ def import_(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Import vectors that were computed elsewhere, for pictures in the collection.
+    """Import vectors that were computed elsewhere.
 
-    They become a space for searches, feedback and classes. New pictures have no vectors in it until theirs are
-    imported. A .parquet or .npz file names its pictures; the other formats need --ids. Ids and paths that are not in
-    the collection are listed; the exit code is then 1.
+    They must be of pictures in the collection, and become a space for searches, feedback and classes. New pictures have
+    no vectors in it until theirs are imported. A .parquet or .npz file names its pictures; the other formats need
+    --ids. Ids and paths that are not in the collection are listed; the exit code is then 1.
 
     \b
     Examples:
