@@ -349,7 +349,7 @@ def test_export_writes_to_stdout_and_to_files(
     assert sorted(call("-c", filled, "export", "--format", "paths").out.splitlines()) == names
     assert len(call("-c", filled, "export", "--json").json) == len(names)
     written = call("-c", filled, "export", tmp_path / "v.npz", "--format", "npz", "--json")
-    assert written.json == {"items": len(names), "target": str(tmp_path / "v.npz")}
+    assert written.json == {"items": len(names), "target": str(tmp_path / "v.npz"), "missing": {}}
     assert (tmp_path / "v.npz").stat().st_size > 0
     both = call("-c", filled, "export", "--format", "csv", "--json")
     assert both.code == 2

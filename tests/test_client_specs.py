@@ -159,6 +159,7 @@ def test_no_option_of_any_component_accepts_text_that_could_be_a_file(kind, name
 def test_exactly_the_components_with_free_text_are_closed_to_clients():
     closed = {(kind, name) for kind, name in REGISTERED if not is_open(kind, name)}
     assert closed == {
+        ("feature", "imported"),
         ("feature", "onnx"),
         ("local", "onnxmaps"),
         ("transform", "text"),

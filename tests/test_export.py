@@ -22,6 +22,6 @@ def test_csv_cells_contain_no_spreadsheet_formulas(start):
     cells = list(csv.DictReader(io.StringIO("".join(export.lines(rows, "csv", {})), newline="")))
     assert [cell["path"] for cell in cells] == [f"'{start}cmd|x!A1", "/a/=b.png"]
     assert [cell["labels"] for cell in cells] == [f"good;'{start}1+1"] * 2
-    assert [cell["taken_at"] for cell in cells] == ["-5.0"] * 2  # numbers are not quoted
+    assert [cell["taken_at"] for cell in cells] == ["1969-12-31T23:59:55+00:00"] * 2  # ISO 8601, in UTC
     (found,) = json.loads("".join(export.lines(rows, "json", {})))
     assert (found["paths"], found["labels"]) == (rows[0][0].paths, ["good", f"{start}1+1"])

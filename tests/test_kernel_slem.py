@@ -14,6 +14,8 @@ from lookalike.store import models
 from reference import kernel_slem as slow
 from reference import kernels
 
+pytestmark = pytest.mark.filterwarnings("ignore::lookalike.errors.FewerDimensionsWarning")  # tiny pools on purpose
+
 random = np.random.default_rng(4)
 mix = random.normal(size=(6, 6)) / 2
 N, X = random.normal(size=(40, 6)) @ mix, random.normal(size=(6, 6)) @ mix

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.feedback import learners as module
@@ -174,3 +175,25 @@ def test_ordered_pairs_match_a_count_by_hand():
     random = np.random.default_rng(0)
     scores, signs = random.integers(0, 5, 20).astype(float), np.where(random.random(20) < 0.5, 1, -1)
     assert ordered_pairs(scores, signs) == pytest.approx(pairs_in_order(scores, signs))
+
+
+@parametrize_with_checks([Svm(), Svdd()])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_estimator_checks_pass(estimator, check):
+    check(estimator)
+
+
+def test_an_svm_learns_any_two_classes():
+    names = np.where(y > 0, "owl", "cat")
+    svm = Svm().fit(X, names)
+    assert svm.classes_.tolist() == ["cat", "owl"]
+    assert svm.predict(X).tolist() == names.tolist()
+    np.testing.assert_array_equal(svm.best().score(X), Svm().fit(X, y).best().score(X))
+
+
+def test_a_ball_is_an_outlier_detector_whose_sign_is_the_side_of_its_surface():
+    svdd = Svdd(nu=0.2).fit(X, y)
+    inside = svdd.predict(X) > 0
+    assert inside[y > 0].mean() > 0.6
+    assert not inside[y < 0].any()
+    np.testing.assert_array_equal(inside, svdd.score_samples(X) >= svdd.offset_)

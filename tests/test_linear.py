@@ -85,6 +85,7 @@ def test_unusable_training_data_is_rejected(part):
 
 
 @pytest.mark.parametrize("part", ALL)
+@pytest.mark.filterwarnings("ignore::lookalike.errors.FewerDimensionsWarning")
 def test_a_class_of_one_row_and_equal_rows_give_finite_values(part):
     y = Y.astype(str)
     y[5] = "alone"

@@ -38,6 +38,7 @@ def accuracy(project):
 
 
 @parametrize_with_checks([Ncmml(), Ncmml(dim=64), NcmmlDot()])
+@pytest.mark.filterwarnings("ignore::lookalike.errors.FewerDimensionsWarning")
 def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
@@ -172,6 +173,7 @@ def test_retrieval_as_the_measure_decides_when_to_stop():
     assert model.curve_[:, 2].max() > model.curve_[0, 2]
 
 
+@pytest.mark.filterwarnings("ignore::lookalike.errors.FewerDimensionsWarning")
 def test_a_dim_above_the_rank_is_reduced_to_the_rank():
     assert Ncmml(dim=100, max_iterations=5).fit(X, Y).W_.shape == (16, 16)
     assert Ncmml(dim=100, max_iterations=5, validation=0).fit(X[:7], Y[:7]).W_.shape == (6, 16)
@@ -212,6 +214,7 @@ def test_validation_labels_must_be_known_classes():
 
 
 @pytest.mark.parametrize("where", [0, 599])
+@pytest.mark.filterwarnings("ignore::lookalike.errors.FewerDimensionsWarning")
 def test_rows_that_are_not_finite_are_rejected(where):
     bad = X.copy()
     bad[where, 3] = np.nan
@@ -234,6 +237,7 @@ def test_rows_that_are_not_finite_are_rejected(where):
         ({"rate": 1e12}, "rate must be smaller: .* Got 1e\\+12"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::lookalike.errors.FewerDimensionsWarning")
 def test_invalid_options_are_rejected(options, problem):
     with pytest.raises(InputError, match=problem):
         Ncmml(**{"dim": 64} | options).fit(X, Y)

@@ -104,7 +104,7 @@ def test_an_unknown_option_is_reported_with_the_nearest_one():
 
 
 def test_a_spec_contains_only_options_that_differ_from_the_default():
-    assert spec_of(create("transform", "pca(dim=256, whiten=0.5)")) == "pca(whiten=0.5)"
+    assert spec_of(create("transform", "pca(dim=None, whiten=0.5)")) == "pca(whiten=0.5)"
 
 
 def test_an_object_that_is_not_registered_has_no_spec():

@@ -47,7 +47,7 @@ def test_a_vector_with_long_patches_and_cells_equals_that_of_a_plain_loop(monkey
 
 
 def test_short_patches_are_not_reduced():
-    feature = fitted(patch_dim=128)
+    feature = fitted()
     assert feature.dim == 6 * 12
     assert sorted(registry.state_of(feature)) == ["rotations_", "words_"]
 
@@ -115,7 +115,7 @@ def test_it_must_be_fitted_before_use_and_on_enough_patches():
     with pytest.raises(InputError, match=r"Vlad is not fitted yet. Call fit with pictures first."):
         Vlad("grid()").extract(pictures[:1])
     feature = Vlad("grid()")
-    with pytest.raises(InputError, match=r"Vlad with k=64 and patch_dim=128 needs at least 64 .* Got 1."):
+    with pytest.raises(InputError, match=r"Vlad with k=64 needs at least 64 .* Got 1."):
         feature.fit([feature.prepare(np.zeros((1, 1, 3), np.uint8))])
 
 

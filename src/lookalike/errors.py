@@ -21,6 +21,8 @@
         │   └── NewerFormatError    written by a newer Lookalike
         └── DamagedError        file of the collection is missing or damaged
 
+    FewerDimensionsWarning      a fit has fewer dimensions than were requested (a UserWarning)
+
 The command line prints an error as one line and exits with code 2. The service returns it as a JSON object.
 An estimator used before `fit` raises scikit-learn's own `NotFittedError`.
 """
@@ -74,6 +76,10 @@ class UnknownNameError(InputError):
         near = difflib.get_close_matches(str(name), names, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         super().__init__(f"No {kind} named '{name}'. Known: {some or 'none'}.{hint}")
+
+
+class FewerDimensionsWarning(UserWarning):
+    """A fit has fewer dimensions than were requested, because the data do not have more."""
 
 
 class ImageError(LookalikeError):

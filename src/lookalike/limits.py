@@ -1,15 +1,20 @@
 """Checks of numeric parameters. A value that is not allowed raises an InputError that describes the allowed ones.
 
-A limit is a type of number, a description, and the smallest and largest allowed values.
+A limit is a type of number, a description, and the smallest and largest allowed values. A number of dimensions that the
+data do not have is not an error, because it is only known after counting rows and classes: the fit uses the dimensions
+that there are, and `report_fewer` warns. A collection shows the warnings as notes (`collect_fewer`).
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import TypeAlias
 
 import numpy as np
 
-from lookalike.errors import InputError
+from lookalike.errors import FewerDimensionsWarning, InputError
 
 Limit: TypeAlias = tuple[type, str, float, float]
 
@@ -23,6 +28,8 @@ COST: Limit = (Real, "a number from 1e-30 to 1e30", 1e-30, 1e30)
 COST_OR_ZERO: Limit = (Real, "a number from 0 to 1e30", 0, 1e30)
 PROBABILITY: Limit = (Real, "a number from 0 to 1", 0, 1)
 SHARE: Limit = (Real, "a share of at least 0 and below 1", 0, 1 - 1e-9)
+
+_COLLECTED: ContextVar[list[str] | None] = ContextVar("fewer dimensions", default=None)
 
 NEIGHBOURS = 10
 """Neighbours per row of a neighbour graph, and the largest `k` of `smooth`: twice its default, so that removals rarely
@@ -55,3 +62,32 @@ def check_count(name: str, value: object, least: int = 1) -> None:
     lookalike.errors.InputError: k must be a whole number of at least 1. Got 2.5.
     """
     check_number(name, value, Integral, f"a whole number of at least {least}", least, np.inf)
+
+
+def report_fewer(name: str, asked: int | None, got: int, reason: str) -> None:
+    """Warn that a fit has fewer dimensions than were requested. None requests no number of dimensions.
+
+    >>> with collect_fewer() as notes:
+    ...     report_fewer("dim", 64, 9, "10 classes differ in at most 9 directions")
+    >>> notes
+    ['dim=64 was requested, but 10 classes differ in at most 9 directions. Dimensions used: 9.']
+    """
+    if asked is None or got >= asked:
+        return
+    message = f"{name}={asked} was requested, but {reason}. Dimensions used: {got}."
+    collected = _COLLECTED.get()
+    if collected is None:
+        warnings.warn(message, FewerDimensionsWarning, stacklevel=3)
+    else:
+        collected.append(message)
+
+
+@contextmanager
+def collect_fewer() -> Iterator[list[str]]:
+    """Collect the warnings of `report_fewer` in this block as text, instead of issuing them."""
+    notes: list[str] = []
+    token = _COLLECTED.set(notes)
+    try:
+        yield notes
+    finally:
+        _COLLECTED.reset(token)

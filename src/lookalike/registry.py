@@ -28,6 +28,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "fourier": "lookalike.features.histograms:Fourier",
         "hough": "lookalike.features.histograms:Hough",
         "hsv": "lookalike.features.histograms:Hsv",
+        "imported": "lookalike.features.imported:Imported",
         "join": "lookalike.features.join:Join",
         "laplaciancolor": "lookalike.features.histograms:LaplacianColor",
         "onnx": "lookalike.features.onnx_networks:Onnx",

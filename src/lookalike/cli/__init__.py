@@ -35,6 +35,7 @@ from lookalike.cli import (
     search,
     serve,
     split,
+    vectors,
 )
 from lookalike.cli.options import COLLECTION, use_cluster, use_device
 from lookalike.cli.output import complete_commands, print_json, print_line, print_note, remember_collection
@@ -166,6 +167,8 @@ for _verb in (history.undo, history.history):
 for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, maintenance.restore, maintenance.compact):
     app.command()(_verb)
 app.add_typer(cluster.app)
-for _verb in (add.label, plan.plan, serve.serve, plan.recipes, demo.demo):
+app.command()(add.label)
+app.command("import")(vectors.import_)
+for _verb in (plan.plan, serve.serve, plan.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(serve.app)

@@ -1,7 +1,7 @@
 """The commands that change the contents of a collection: add, refresh, remove, label."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -121,23 +121,39 @@ def remove(
 
 
 def label(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="CSV file, or folder with one subfolder per class.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="File of labels, or folder with one subfolder per class.")
+    ],
     where: Where,
     author: Annotated[str, typer.Option("--author", help="Label author.")] = "import",
+    format: Annotated[
+        Literal["csv", "coco", "fiftyone", "huggingface", "imagefolder", "labelstudio", "parquet", "webdataset"] | None,
+        typer.Option("--format", help="Format of the labels. Default: by name and content."),
+    ] = None,
+    field: Annotated[
+        str | None,
+        typer.Option("--field", metavar="NAME", help="Column, key or field of the labels. Default: the usual."),
+    ] = None,
+    pictures: Annotated[
+        str | None,
+        typer.Option("--pictures", metavar="DIR", help="Folder of relative paths. Default: that of the file."),
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Import labels from a CSV file or a folder of class folders.
+    """Import labels from a file or a folder of class folders.
 
-    A CSV file has a header with path,label or id,label. A folder has one subfolder per class. Paths and ids that are
-    not in the collection are listed; the exit code is then 1.
+    A CSV file has a header with path,label or id,label. A folder has one subfolder per class. Other formats: COCO,
+    Label Studio, FiftyOne, WebDataset, Hugging Face imagefolder, Parquet. Paths and ids that are not in the collection
+    are listed; the exit code is then 1.
 
     \b
     Examples:
       lookalike label labels.csv
       lookalike label ~/Pictures/sorted --author anna
+      lookalike label annotations/instances.json --pictures ~/coco/images
     """
     with opened(where) as collection:
-        report = collection.import_labels(source, author=author)
+        report = collection.import_labels(source, author=author, format=format, field=field, pictures=pictures)
     if json:
         print_json(dataclasses.asdict(report))
     else:

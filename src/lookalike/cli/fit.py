@@ -49,7 +49,7 @@ def fit(
         typer.Option(
             "--import-labels",
             metavar="SOURCE",
-            help="Import labels first (CSV file, or folder with one subfolder per class), then use them.",
+            help="Import labels first, from a file or folder as for lookalike label, then use them.",
         ),
     ] = None,
     workers: Workers = None,

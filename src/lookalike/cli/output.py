@@ -29,7 +29,7 @@ LINE_S = 10.0
 """Seconds between progress lines if stderr is not a terminal."""
 
 _VERBS = (
-    "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|facets|feedback|fit|history|items|label"
+    "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|facets|feedback|fit|history|import|items|label"
     "|map|plan|refresh|remove|repair|saved|search|serve|sessions|split|stats|token|undo|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")

@@ -14,6 +14,7 @@ from lookalike.cli.output import (
     complete_commands,
     print_json,
     print_line,
+    print_missing,
     print_note,
     print_table,
     show_path,
@@ -29,7 +30,7 @@ else:
 
 MAX_VALUES = 5
 """Maximum number of values of a facet that are shown by default."""
-_FORMATS: dict[str, Literal["json", "csv", "paths", "coco", "npz"]] = {".csv": "csv", ".npz": "npz", ".txt": "paths"}
+_FORMATS = {".csv": "csv", ".npz": "npz", ".parquet": "parquet", ".tar": "webdataset", ".txt": "paths"}
 
 
 @filtered
@@ -274,22 +275,46 @@ def map_(
 @filtered
 def export(
     where: Where,
-    target: Annotated[str, typer.Argument(metavar="FILE", help="Output file; - is standard output.")] = "-",
+    target: Annotated[str, typer.Argument(metavar="FILE", help="Output file or folder; - is standard output.")] = "-",
     format: Annotated[
-        Literal["json", "csv", "paths", "coco", "npz"] | None,
-        typer.Option("--format", help="Output format. Default: by extension (.csv, .npz, .txt), otherwise json."),
+        Literal[
+            "json",
+            "csv",
+            "paths",
+            "coco",
+            "labelstudio",
+            "fiftyone",
+            "huggingface",
+            "imagefolder",
+            "webdataset",
+            "parquet",
+            "npz",
+        ]
+        | None,
+        typer.Option(
+            "--format", help="Output format. Default: by extension (.csv, .npz, .parquet, .tar, .txt), otherwise json."
+        ),
     ] = None,
     space: Annotated[
         str | None,
-        typer.Option("--space", metavar="NAME", help="Space whose vectors are exported (npz). Default: the first."),
+        typer.Option(
+            "--space",
+            metavar="NAME",
+            help="Space whose vectors are exported. Default: the first for npz, none for parquet.",
+        ),
     ] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the pictures of a dataset instead of linking to them.")
+    ] = False,
     json: Json = False,
     *,
     filter: "Filter | None",
 ) -> int:
     """Export the catalogue, labels or vectors for other tools.
 
-    The formats are json, csv and paths for the catalogue, coco for labels and npz for the vectors of a space.
+    The formats are json, csv, paths and parquet for the catalogue; coco and labelstudio for labels; fiftyone,
+    huggingface, imagefolder (folders) and webdataset (a tar) for labels with the pictures; npz for the vectors of a
+    space. parquet contains vectors with --space.
 
     \b
     Examples:
@@ -297,19 +322,34 @@ def export(
       lookalike export --format paths --label cat
       lookalike export annotations.json --format coco
       lookalike export vectors.npz --space deep
+      lookalike export photos.parquet --space deep
+      lookalike export dataset --format huggingface
     """
     chosen = format or _FORMATS.get(os.path.splitext(target)[1].lower(), "json")
+    skipped: dict[str, str] = {}
     with opened(where, local=True) as collection:
         if target == "-":
-            if json and chosen not in ("json", "coco"):
+            if chosen not in ("json", "csv", "paths", "coco", "labelstudio"):
+                raise InputError(f"The format {chosen} cannot be written to standard output. Give a FILE.")
+            if json and chosen not in ("json", "coco", "labelstudio"):
                 raise InputError(f"--json and --format {chosen} cannot both write to standard output. Give a FILE.")
             if chosen == "paths":
                 sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # write names byte for byte
             collection.export(sys.stdout, format=chosen, filter=filter, space=space)
             return 0
-        written = collection.export(target, format=chosen, filter=filter, space=space)
+        with bars() as progress:
+            written = collection.export(
+                target,
+                format=chosen,
+                filter=filter,
+                space=space,
+                copy=copy,
+                on_skip=skipped.__setitem__,
+                progress=progress,
+            )
     if json:
-        print_json({"items": written, "target": target})
+        print_json({"items": written, "target": target, "missing": skipped})
     else:
         print_line(f"Exported {many(written, 'picture')} to {target}")
-    return 0
+        print_missing(skipped)
+    return 1 if skipped else 0

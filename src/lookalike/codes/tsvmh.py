@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.svm import SVC
 from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
@@ -42,7 +42,7 @@ LEAST_SIMILARITY = 1e-9
 """Lower bound of similarities: the cut of classes without similarities is undefined."""
 
 
-class Tsvmh(TransformerMixin, SignCoder):
+class Tsvmh(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SignCoder):
     """Transductive SVM hashing on binary class trees.
 
     A tree over C classes has C − 1 nodes, and the hyperplane between the two groups of a node is one bit. For more
@@ -154,6 +154,10 @@ class Tsvmh(TransformerMixin, SignCoder):
         """Signed distances from the hyperplanes, (n, bits) float32, which another coder can encode."""
         return np.asarray(self.project(X) / np.maximum(np.linalg.norm(self.W_, axis=1), np.float32(1e-12)))
 
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.W_)
+
     def __sklearn_tags__(self) -> Tags:
         tags = float32_out(super().__sklearn_tags__())
         tags.target_tags.required = True
@@ -176,7 +180,7 @@ class HingeTsvmh(Tsvmh):
     loss = "hinge"
 
 
-class TsvmPlanes(TransformerMixin, BaseEstimator):
+class TsvmPlanes(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Signed distances from the hyperplanes of `Tsvmh`, for another coder or for search.
 
     The paper uses this if there are more classes than bits (end of §2.3): embed by the normals of all nodes, then hash
@@ -234,6 +238,10 @@ class TsvmPlanes(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float32, np.float64), reset=False, ensure_min_samples=0)
         return np.asarray(X @ self.W_.T + self.b_, np.float32)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.W_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = float32_out(super().__sklearn_tags__())

@@ -53,7 +53,9 @@ from lookalike.images.sources import (
 )
 from lookalike.images.text_reader import TextReader
 from lookalike.images.workers import Known, Outcome, Read, Skip
+from lookalike.limits import collect_fewer
 from lookalike.recipes import DEFAULT, FALLBACK
+from lookalike.registry import create
 from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.store.directory import Store
 from lookalike.store.items import Item, Seen
@@ -191,7 +193,7 @@ class Adding:
 
     def describe_missing(self, progress: Progress, workers: int | None) -> int:
         """Compute the missing vectors of the spaces' features; return the number of pictures that now have one."""
-        features = [space.feature.name for space in self._spaces]
+        features = [space.feature.name for space in self._spaces if not space.is_imported]
         self._spaces.create_kinds()
         kinds = self._spaces.kinds
         names = {*features, *([] if kinds is None else [kinds.name])}
@@ -233,7 +235,9 @@ class Adding:
 
         With `complete`, known pictures without kinds or metadata are read again; those without vectors always are.
         """
-        fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
+        with collect_fewer() as fewer:
+            fitted, failed = fit_features(spaces, partial(self._entries, sources), progress, workers)
+        report.notes += fewer
         report.notes += [
             f"{feature} was fitted on only {many(n, 'picture')}. When you have more, run: lookalike fit --features"
             for feature, n in fitted.items()
@@ -241,21 +245,24 @@ class Adding:
         ]
         for feature, reason in failed.items():
             report.notes.append(reason if feature_takes_labels(feature) else f"{feature} is not fitted yet: {reason}")
-        usable = [space for space in spaces if space.specs[0] not in failed]
+        usable = [space for space in spaces if space.specs[0] not in failed and not space.is_imported]
         if not usable:
-            raise InputError(next(iter(failed.values())))
+            raise InputError(next(iter(failed.values()), "All spaces have imported vectors. Add one: --recipe NAME."))
         chains = self._intact_chains(usable, report)
         smoothed = {space.smoothed_name: space for space in usable if space.has_smoothed_rows}
         in_graph = cache(lambda name: load_graph(smoothed[name]).ids if name in smoothed else np.empty(0, np.int64))
         run = _Ingest(self._spaces, chains, report, in_graph, complete=complete)
         run.run(sources, progress, workers, self._allowed())
+        if report.added:
+            report.notes += filter(None, map(_lacking_import, dict.fromkeys(space.feature for space in spaces)))
         if run.recognized:
             report.notes.append(f"The kinds of {many(run.recognized, 'known picture')} were recognized, for words.")
         if run.metadata_read:
             report.notes.append(
                 f"The camera data of {many(run.metadata_read, 'known picture')} was read, for filters and facets."
             )
-        update_spaces([space for space in spaces if space not in usable or space.name in chains], progress)
+        to_update = [space for space in spaces if space not in usable or space.name in chains]
+        update_spaces(to_update, progress, report.notes)
         return run.copied_items
 
     def _intact_chains(self, spaces: Sequence[Space], report: Report) -> dict[str, Chain]:
@@ -672,6 +679,20 @@ def _next_batch(entries: Iterator[Entry]) -> list[Entry]:
         if len(batch) == LOOKUP_BATCH or carried >= CARRY_BYTES:
             break
     return batch
+
+
+def _lacking_import(feature: Space) -> str:
+    """A note about pictures without a vector of an imported feature; empty if there are none, or for others."""
+    n = len(feature.store.vectors.missing(feature.name)) if feature.is_imported else 0
+    if not n:
+        return ""
+    name = create("feature", feature.name).name
+    have = "has" if n == 1 else "have"
+    return (
+        f"{many(n, 'picture')} {have} no vector in space '{name}', whose vectors are imported. To import them:"
+        " lookalike"
+        f" import FILE --space {name}"
+    )
 
 
 def _item(read: Read) -> Item:

@@ -21,6 +21,7 @@ from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Outcome, Read, ReadPool
 from lookalike.index.queries import CodedQuery, PointQuery
+from lookalike.limits import collect_fewer
 from lookalike.registry import (
     create,
     parse,
@@ -64,6 +65,7 @@ class Chain:
     specs : the spec of a feature, then those of transforms; the last can be that of a coder.
     load : loads the fitted steps when they are first needed; None while the chain is not fitted.
     load_feature : loads the feature if it was fitted.
+    notes : what the user should know about the fit.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Chain:
         specs: Sequence[str],
         load: Callable[[], Sequence[Any]] | None = None,
         load_feature: Callable[[], Feature] | None = None,
+        notes: Sequence[str] = (),
     ):
         self.specs = list(specs)
+        self.notes = list(notes)
         self._load = load if len(self.specs) > 1 else list[Any]
         self._load_feature = load_feature
 
@@ -193,8 +197,18 @@ def fit(
     """Fit the steps of a chain, one after the other, on vectors X (n, d) of its feature.
 
     Steps that need a pool of negatives are fitted on `negatives` (m, d) if given, steps that learn from labels on the
-    `labelled` rows. `gpu` fits the steps in `ON_GPU`.
+    `labelled` rows. `gpu` fits the steps in `ON_GPU`. Steps with fewer dimensions than requested add to the `notes` of
+    the chain.
     """
+    with collect_fewer() as notes:
+        fitted = _fit_steps(specs, X, negatives, labelled, gpu)
+    return Chain(specs, lambda: fitted, notes=notes)
+
+
+def _fit_steps(
+    specs: Sequence[str], X: Vectors, negatives: Vectors | None, labelled: Labelled | None, gpu: str | None
+) -> list[Any]:
+    """Fit the steps of `fit`."""
     fitted: list[Any] = []
     for spec in specs[1:]:
         if labelled is not None and takes_labels(spec):
@@ -211,7 +225,7 @@ def fit(
                 ids, rows, y, unlabelled = labelled
                 unlabelled = None if unlabelled is None else step.transform(unlabelled[:max_rows])
                 labelled = Labelled(ids[:max_rows], step.transform(rows[:max_rows]), y[:max_rows], unlabelled)
-    return Chain(specs, lambda: fitted)
+    return fitted
 
 
 def fit_step(spec: str, X: Vectors, *y: NDArray[Any], gpu: str | None = None) -> Any:

@@ -4,7 +4,6 @@ A class is a label and the pictures that have it: labelling a picture adds it to
 are stored separately from labels. Labels are imported from a CSV file, or from a folder with one subfolder per class.
 """
 
-import csv
 import os
 import time
 from collections import Counter
@@ -21,6 +20,9 @@ from lookalike.arrays import chunks
 from lookalike.classes import Prediction
 from lookalike.collection.class_model import ClassModel, Settings
 from lookalike.collection.evaluation import Evaluation, evaluate
+from lookalike.collection.label_formats import FORMATS, find_format
+from lookalike.collection.label_readers import SPLITS
+from lookalike.collection.picture_names import match_names
 from lookalike.collection.resolve import Example, as_list, files_in, items_named, rows_of
 from lookalike.collection.sessions import Finished, Session, login
 from lookalike.collection.space import Spaces
@@ -29,7 +31,7 @@ from lookalike.store.actions import Changed
 from lookalike.store.classes import ClassNames, Membership, Predictions, StoredPrediction, normalize_label
 from lookalike.store.directory import Store
 from lookalike.store.items import Items
-from lookalike.types import Ids, Progress, parse_id, silent
+from lookalike.types import Ids, Progress, silent
 
 PREDICT_BYTES = 64 * 2**20
 """Memory limit for the vectors of one batch of pictures to classify."""
@@ -342,34 +344,43 @@ class Classes:
         return parents
 
 
-def import_labels(store: Store, source: Path, author: str) -> LabelReport:
-    """Label pictures of a collection from a CSV file or a folder."""
-    pairs, unknown = read_labels(store.items, source)
+def import_labels(
+    store: Store,
+    source: Path,
+    author: str,
+    format: str | None = None,
+    field: str | None = None,
+    pictures: Path | None = None,
+) -> LabelReport:
+    """Label pictures of a collection from a file or a folder; see `read_labels`."""
+    pairs, unknown = read_labels(store.items, source, format, field, pictures)
     canonical = store.judgements.classes.canonical_names((label for _, label in pairs), new=True)
     pairs = [(item, canonical[label]) for item, label in pairs]
-    store.judgements.add_labels(pairs, author=author, source="folder" if source.is_dir() else "csv")
+    origin = find_format(source, format)
+    store.judgements.add_labels(pairs, author=author, source="folder" if origin == "imagefolder" else origin)
     return LabelReport(len(pairs), unknown)
 
 
-def read_labels(items: Items, source: Path) -> tuple[list[tuple[int, str]], list[str]]:
-    """Read pairs of item and label from a CSV file or a folder; also returns names that are not in the collection."""
-    if source.is_dir():
-        return _read_folders(items, source), []
-    if not source.is_file():
-        raise InputError(f"{source} does not exist. Give a CSV file, or a folder with one subfolder per class.")
-    rows = _read_csv(source)
-    if rows and "id" in rows[0]:
-        names = [row["id"] or "" for row in rows]
-        ids = [parse_id(name) for name in names]
-        known = items.get([item for item in ids if item is not None])
-        matched = [item if item in known else None for item in ids]
-    else:
-        names = [row["path"] or "" for row in rows]
-        paths = [os.path.abspath(source.parent / name) for name in names]
-        seen = items.seen(paths)
-        matched = [seen[path].item if path in seen else None for path in paths]
-    pairs = [(item, row["label"].strip()) for item, row in zip(matched, rows, strict=True) if item is not None]
-    return pairs, [name for name, item in zip(names, matched, strict=True) if item is None]
+def read_labels(
+    items: Items, source: Path, format: str | None = None, field: str | None = None, pictures: Path | None = None
+) -> tuple[list[tuple[int, str]], list[str]]:
+    """Read pairs of item and label from a file or a folder; also returns names that are not in the collection.
+
+    `format` is a name in `label_formats.FORMATS`, by default found by the name or the content. `field` is the column,
+    key or field of the labels. `pictures` is the folder at which relative paths start, by default that of the source.
+    """
+    chosen = find_format(source, format)
+    if chosen == "imagefolder" and (known := _read_folders(items, source)):
+        return known, []
+    found = FORMATS[chosen].read(source, field)
+    names = [name for name, _ in found.pairs]
+    matched = match_names(items, names, pictures or found.folder, anywhere=found.anywhere and pictures is None)
+    pairs = [(item, label) for item, (_, label) in zip(matched, found.pairs, strict=True) if item is not None]
+    if chosen == "imagefolder" and not pairs:
+        raise InputError(
+            f"{source} has no subfolder with pictures in the collection. Labels are the names of subfolders."
+        )
+    return pairs, list(dict.fromkeys(name for name, item in zip(names, matched, strict=True) if item is None))
 
 
 def read_hierarchy(source: str | Path | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -414,40 +425,19 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _read_csv(file: Path) -> list[dict[str, str]]:
-    """Read the rows with a label from a CSV file with the header `path,label` or `id,label`."""
-    try:
-        with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-            reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
-            columns = reader.fieldnames or []
-            if "label" not in columns or not {"id", "path"} & set(columns):
-                raise InputError(f"{file} must start with the header path,label or id,label. Got {str(columns)[:80]}.")
-            rows = []
-            for row in reader:
-                if any("\n" in (row.get(column) or "") for column in ("id", "path", "label")):
-                    raise csv.Error(
-                        f"the value that ends on line {reader.line_num} spans several lines; a quote may be missing"
-                    )
-                if (row.get("label") or "").strip():
-                    rows.append(row)
-    except (OSError, csv.Error) as error:
-        raise InputError(f"Cannot read labels from {file}: {error}.") from None
-    return rows
-
-
 def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
-    """Pairs of known pictures in subfolders of a folder, and the name of the subfolder as the label."""
+    """Pairs of known pictures in subfolders of a folder, and the name of the subfolder as the label.
+
+    If all subfolders are parts of a dataset, such as train and val, the labels are the names of the folders in them.
+    """
     root = os.path.abspath(folder)
-    pairs = []
-    for path, seen in items.paths_under(root):
-        inner = os.path.relpath(path, root).split(os.sep)
-        if seen.item is not None and len(inner) > 1:
-            pairs.append((seen.item, inner[0]))
-    if not pairs:
-        raise InputError(
-            f"{folder} has no subfolder with pictures in the collection. Labels are the names of subfolders."
-        )
-    return pairs
+    inner = [
+        (seen.item, os.path.relpath(path, root).split(os.sep)[:-1])
+        for path, seen in items.paths_under(root)
+        if seen.item is not None
+    ]
+    in_parts = all(len(folders) > 1 and folders[0].lower() in SPLITS for _, folders in inner if folders)
+    return [(item, folders[1] if in_parts else folders[0]) for item, folders in inner if folders]
 
 
 def _nested_folders(folder: Path) -> list[tuple[str, str]]:

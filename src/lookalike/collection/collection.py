@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
 from lookalike.classes import Prediction
-from lookalike.collection import calibration, clip, export
+from lookalike.collection import calibration, clip, export, tables
 from lookalike.collection.adding import Adding, Report
 from lookalike.collection.browsing import Browsing, Folder
 from lookalike.collection.calibration import CalibrationReport
@@ -33,6 +33,7 @@ from lookalike.collection.fitting import (
     undo_new_spaces,
     update_spaces,
 )
+from lookalike.collection.label_formats import DATASETS
 from lookalike.collection.likelihood import Search, add_likelihood, check_cutoff
 from lookalike.collection.locating import locate_matches
 from lookalike.collection.maintenance import compact, repair, verify, verify_pictures
@@ -47,6 +48,7 @@ from lookalike.collection.searching import Push, Result, Results, cut_off, expla
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.split import SHARES, Split, Together, split_pictures, write_split
+from lookalike.collection.vector_files import VectorReport, import_vectors
 from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
 from lookalike.devices import describe_on, find_gpu
 from lookalike.errors import InputError, StoreError, UnknownNameError
@@ -226,6 +228,29 @@ class Collection:
         with self._store.writer(self.wait_s):
             self._spaces.create([network.recipe], checked=True)
         return network.report
+
+    def import_vectors(
+        self,
+        source: str | Path,
+        space: str,
+        *,
+        ids: str | Path | None = None,
+        column: str | None = None,
+        progress: Progress | None = None,
+    ) -> VectorReport:
+        """Import vectors that were computed elsewhere, for pictures in the collection, as a space.
+
+        `source` is a .parquet file with a column `id`, `path`, `file_name` or `filepath` and a `column` of lists of
+        numbers, an .npz file as written by `export`, or an .npy, .fvecs, .ivecs or .bvecs file; these need `ids`, a
+        file with one id or path per vector. Relative paths start at the folder of `source`. If the space exists, the
+        vectors are added to it and replace those of the same pictures. If the file has an error, nothing is imported.
+
+        New pictures and their parts have no vectors in such a space: search with pictures that have one, or with a
+        vector.
+        """
+        path, names = Path(absolute(source)), None if ids is None else Path(absolute(ids))
+        with self._store.writer(self.wait_s):
+            return import_vectors(self._spaces, path, space, names, column, progress or silent)
 
     def remove_space(self, name: str) -> None:
         """Remove a space with its vectors and its model, and the vectors of its feature if no other space uses them.
@@ -810,9 +835,25 @@ class Collection:
         """The number of items with each label."""
         return self._store.judgements.label_counts()
 
-    def import_labels(self, source: str | Path, *, author: str = "import") -> LabelReport:
-        """Import labels from a CSV file (`path,label` or `id,label`) or from a folder with one subfolder per class."""
-        return import_labels(self._store, Path(absolute(source)), author)
+    def import_labels(
+        self,
+        source: str | Path,
+        *,
+        author: str = "import",
+        format: str | None = None,
+        field: str | None = None,
+        pictures: str | Path | None = None,
+    ) -> LabelReport:
+        """Import labels from a file or a folder; labels of pictures that are not in the collection are reported.
+
+        `format` is csv (`path,label` or `id,label`), coco, fiftyone, huggingface, imagefolder (one subfolder per
+        class), labelstudio, parquet or webdataset, by default found by the name or the content. `field` is the column,
+        key or field with the labels. Relative paths start at the folder `pictures`, by default that of the file; the
+        other formats than csv then also match a picture whose path ends with the name, if it is the only one. If the
+        file has an error, no label is imported.
+        """
+        folder = None if pictures is None else Path(absolute(pictures))
+        return import_labels(self._store, Path(absolute(source)), author, format, field, folder)
 
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with reasons."""
@@ -884,18 +925,69 @@ class Collection:
         with self._store.writer(self.wait_s):
             return unshare(self._store, progress or silent)
 
+    def to_arrow(
+        self,
+        *,
+        filter: Filter | None = None,
+        ids: Sequence[int] | None = None,
+        vectors: str | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Return a `pyarrow.Table` with one row per item; `export` writes the same to a Parquet file of any size.
+
+        The columns are id, path, paths, width, height, format, bytes, taken_at, added_at, labels, predicted,
+        probability, camera, lens, exposure_s, aperture, iso, focal_length_mm, latitude and longitude. With `vectors`,
+        the name of a space, the column `vector` has the vectors or codes as lists of fixed size. Needs the extra
+        `tables`.
+        """
+        space = None if vectors is None else self._spaces.find(vectors)
+        return tables.to_arrow(self._store, filter, ids, space, progress or silent)
+
+    def to_pandas(
+        self,
+        *,
+        filter: Filter | None = None,
+        ids: Sequence[int] | None = None,
+        vectors: str | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Return the table of `to_arrow` as a `pandas.DataFrame` with the id as index."""
+        tables.need("pandas")
+        table = self.to_arrow(filter=filter, ids=ids, vectors=vectors, progress=progress)
+        return table.to_pandas().set_index("id")
+
     def export(
         self,
         target: str | Path | TextIO,
         *,
-        format: Literal["json", "csv", "paths", "coco", "npz"] = "json",
+        format: str = "json",
         filter: Filter | None = None,
         space: str | None = None,
+        copy: bool = False,
+        on_skip: Callable[[str, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> int:
-        """Write the items (JSON, CSV, paths, COCO) or the vectors of a space (npz) to a file; return their number."""
+        """Write the items, their labels or the vectors of a space to a file or folder; return the number of items.
+
+        `format` is json, csv, paths or parquet for the catalogue; coco or labelstudio for labels; fiftyone,
+        huggingface, imagefolder or webdataset for labels with the pictures; npz for vectors. A Parquet file contains
+        vectors if `space` is given. webdataset is a tar, the other formats with pictures are a folder, which must be
+        new or empty, with symbolic links to the pictures or, with `copy`, copies. If a picture cannot be read,
+        `on_skip` is called with its path and the reason; without `on_skip`, that is an error.
+        """
+        if format in DATASETS:
+            return export.write_dataset(
+                self._store, target, format, filter, copy=copy, on_skip=on_skip, progress=progress or silent
+            )
         if format == "npz":
             return export.write_vectors(self._store, target, partial(self.vectors, space), filter)
-        return export.write_items(self._store, target, format, filter)
+        if format == "parquet":
+            if not isinstance(target, str | Path):
+                raise InputError("Parquet can only be written to a file. Give a path that ends in .parquet.")
+            chosen = None if space is None else self._spaces.find(space)
+            return tables.write_parquet(self._store, Path(absolute(target)), filter, None, chosen, progress or silent)
+        export.check_format(format)
+        return export.write_items(self._store, target, format, filter)  # type: ignore[arg-type]  # checked above
 
     def export_results(
         self, results: Sequence[Result], target: str | Path, *, progress: Progress | None = None
@@ -954,7 +1046,7 @@ class Collection:
 
     def lines(
         self,
-        format: Literal["json", "csv", "paths", "coco"] = "json",
+        format: Literal["json", "csv", "paths", "coco", "labelstudio"] = "json",
         *,
         filter: Filter | None = None,
         ids: Sequence[int] | None = None,

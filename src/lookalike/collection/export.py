@@ -21,9 +21,15 @@ import numpy as np
 from lookalike.atomic_files import write_errors
 from lookalike.collection.copies import describe_copies
 from lookalike.collection.duplicates import Group
+from lookalike.collection.label_formats import DATASETS
+from lookalike.collection.label_formats import FORMATS as LABEL_FORMATS
+from lookalike.collection.label_writers import OnSkip, label_studio_lines
+from lookalike.collection.label_writers import Row as DatasetRow
+from lookalike.collection.label_writers import Target as DatasetTarget
 from lookalike.collection.picture_files import check_new_folder, write_pictures, zip_pictures
 from lookalike.collection.resolve import ITEMS_BATCH, items_in, items_of, select
 from lookalike.collection.searching import Result
+from lookalike.collection.tables import valid_unicode
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import absolute, relative_to
 from lookalike.store.directory import Store
@@ -32,7 +38,10 @@ from lookalike.store.judgements import LabelRecord
 from lookalike.text import safe_names
 from lookalike.types import Ids, Progress, Vectors, format_id
 
-Format: TypeAlias = Literal["json", "csv", "paths", "coco"]
+Format: TypeAlias = Literal["json", "csv", "paths", "coco", "labelstudio"]
+FORMATS = [*get_args(Format), *DATASETS, "parquet", "npz"]
+"""The names of all formats of `Collection.export`."""
+
 Row: TypeAlias = tuple[Item, Sequence[LabelRecord]]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters that make a spreadsheet interpret a cell as a formula (OWASP, "CSV injection")."""
@@ -69,6 +78,8 @@ def item_lines(
     rows = _rows(store, items_of(store, filter) if ids is None else items_in(store, ids), on_item)
     if relative:
         rows = map(partial(relative_row, relative_to(store.items.sources())), rows)
+    if format == "labelstudio":
+        return label_studio_lines(_with_predictions(store, rows))
     return lines(rows, format, parents)
 
 
@@ -101,7 +112,7 @@ def write_items(store: Store, target: str | Path | TextIO, format: Format, filte
 def check_format(format: str) -> None:
     """Raise UnknownNameError for an unknown format."""
     if format not in get_args(Format):
-        raise UnknownNameError("format", format, [*get_args(Format), "npz"])
+        raise UnknownNameError("format", format, FORMATS)
 
 
 def group_lines(groups: Iterable[tuple[Group, Sequence[Row]]], format: Literal["json", "csv"]) -> Iterator[str]:
@@ -179,6 +190,25 @@ def write_results(store: Store, results: Sequence[Result], target: str | Path, p
     return write_pictures(store, [(item, path / name) for item, name in files], progress=progress)
 
 
+def write_dataset(
+    store: Store,
+    target: str | Path | TextIO,
+    format: str,
+    filter: Filter | None,
+    *,
+    copy: bool,
+    on_skip: OnSkip | None,
+    progress: Progress,
+) -> int:
+    """Write the items with their pictures as a dataset of another tool; return their number."""
+    write = LABEL_FORMATS[format].write
+    assert write is not None
+    if not isinstance(target, str | Path):
+        raise InputError(f"The format {format} contains pictures. Give a path instead of an open file.")
+    ids = select(store, filter or Filter()).tolist()
+    return write(DatasetTarget(store, ids, Path(absolute(target)), copy, on_skip, progress))
+
+
 def write_vectors(
     store: Store, target: str | Path | TextIO, vectors: Callable[[], tuple[Ids, Vectors]], filter: Filter | None
 ) -> int:
@@ -191,7 +221,7 @@ def write_vectors(
         ids, X = ids[passed], X[passed]
     paths = store.items.first_paths(ids.tolist())
     hex_ids = [format_id(int(item)) for item in ids]
-    shown_paths = [_valid_unicode(paths.get(int(item), "")) for item in ids]
+    shown_paths = [valid_unicode(paths.get(int(item), "")) for item in ids]
     with Path(target).open("wb") as stream:
         np.savez(stream, ids=np.array(hex_ids, "U16"), paths=np.array(shown_paths, "U"), vectors=X)
     return len(ids)
@@ -201,14 +231,14 @@ def describe(item: Item, labels: Sequence[str]) -> dict[str, Any]:
     """An item as JSON."""
     return {
         "id": format_id(item.id),
-        "paths": [_valid_unicode(path) for path in item.paths],
+        "paths": [valid_unicode(path) for path in item.paths],
         "width": item.width,
         "height": item.height,
         "format": item.format,
         "bytes": item.bytes,
-        "taken_at": item.taken_at,
-        "added_at": item.added_at,
-        "labels": [_valid_unicode(label) for label in labels],
+        "taken_at": _date(item.taken_at),
+        "added_at": _date(item.added_at),
+        "labels": [valid_unicode(label) for label in labels],
     }
 
 
@@ -228,6 +258,14 @@ def _rows(store: Store, items: Iterator[Item], on_item: Callable[[Item], None] |
             if on_item is not None:
                 on_item(item)
             yield item, records.get(item.id, [])
+
+
+def _with_predictions(store: Store, rows: Iterator[Row]) -> Iterator[DatasetRow]:
+    while batch := list(islice(rows, ITEMS_BATCH)):
+        predictions = store.judgements.predictions.get([item.id for item, _ in batch])
+        for item, records in batch:
+            labels = [valid_unicode(label) for label in _labels(records)]
+            yield DatasetRow(item, labels, predictions.get(item.id))
 
 
 def _distance(group: Group, item: Item) -> float:
@@ -251,7 +289,7 @@ def _csv(rows: Iterable[Row]) -> Iterator[str]:
 
 def _cells(item: Item, records: Sequence[LabelRecord]) -> Iterator[list[Any]]:
     """Yield the values of COLUMNS, one line per path."""
-    values = describe(item, []) | {"labels": ";".join(cell(_valid_unicode(label)) for label in _labels(records))}
+    values = describe(item, []) | {"labels": ";".join(cell(valid_unicode(label)) for label in _labels(records))}
     for path in values.pop("paths") or [""]:
         yield [(values | {"path": cell(path)})[name] for name in COLUMNS]
 
@@ -280,7 +318,7 @@ def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator
             )
             yield {
                 "id": number,
-                "file_name": _valid_unicode(item.paths[0]) if item.paths else "",
+                "file_name": valid_unicode(item.paths[0]) if item.paths else "",
                 "width": item.width,
                 "height": item.height,
                 "date_captured": _date(item.taken_at),
@@ -291,7 +329,7 @@ def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator
     yield f'{{"info": {json.dumps(info)},\n"licenses": [],\n"images": '
     yield from _array("[", images())
     categories = [
-        {"id": number, "name": _valid_unicode(name), "supercategory": _valid_unicode(next(iter(parents[name]), ""))}
+        {"id": number, "name": valid_unicode(name), "supercategory": valid_unicode(next(iter(parents[name]), ""))}
         for name, number in numbers.items()
     ]
     yield from _array('\n],\n"categories": [', categories)
@@ -304,8 +342,8 @@ def _coco(rows: Iterable[Row], parents: Mapping[str, Sequence[str]]) -> Iterator
             "area": width * height,
             "iscrowd": 0,
             "segmentation": [],
-            "author": _valid_unicode(record.author),
-            "source": _valid_unicode(record.source),
+            "author": valid_unicode(record.author),
+            "source": valid_unicode(record.source),
             "said_at": _date(record.at),
         }
         for count, (number, width, height, record) in enumerate(annotations, 1)
@@ -332,8 +370,3 @@ def _labels(records: Sequence[LabelRecord]) -> list[str]:
 
 def _date(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _valid_unicode(text: str) -> str:
-    """Escape undecodable bytes, so that the file is valid UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()

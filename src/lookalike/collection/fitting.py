@@ -42,6 +42,7 @@ from lookalike.errors import InputError, NoCollectionError
 from lookalike.images.sources import Entry, absolute, ignore, walk
 from lookalike.images.workers import Read, ReadPool
 from lookalike.learn.labels import join_names
+from lookalike.limits import collect_fewer
 from lookalike.recipes import FORMER, RECIPES
 from lookalike.registry import Spec, component, create, parse, spec_of
 from lookalike.scaled_rows import join_rows
@@ -232,21 +233,30 @@ def fit_spaces(
     labelled = [space for space in chosen if space.feature_takes_labels]
     if labels:
         _check_labels_used([space for space in chosen if space not in labelled])
+
+    def refit(users: Sequence[Space]) -> None:
+        with collect_fewer() as fewer:
+            counts = refit_features(users)
+        fitted.update(counts)
+        fitted.notes.update(dict.fromkeys(counts, "; ".join(fewer)) if fewer else {})
+
     if features:
-        fitted.update(refit_features(chosen or list(spaces)))
+        refit(chosen or list(spaces))
         fittable = spaces_to_fit(spaces)
         chosen = [space for space in dict.fromkeys([*chosen, *map(spaces.get, fitted)]) if space in fittable]
     elif labelled := [space for space in labelled if labels or not space.is_describable]:
-        fitted.update(refit_features(labelled))
+        refit(labelled)
         fittable = spaces_to_fit(spaces)
         chosen = [space for space in chosen if space not in labelled or space in fittable]
     if not texts:
         chosen = spaces_to_fit(spaces)
     for space in chosen:
         pool = None if negatives is None else read_negatives(space, negatives, progress, workers)
-        fitted[space.name] = fit_space(space, progress, pool)
-        if summary := fit_summary(space):
-            fitted.notes[space.name] = summary
+        notes: list[str] = []
+        fitted[space.name] = fit_space(space, progress, pool, notes=notes)
+        found = [fitted.notes.get(space.name, ""), fit_summary(space), *(note.removesuffix(".") for note in notes)]
+        if any(found):
+            fitted.notes[space.name] = "; ".join(filter(None, found))
     update_spaces(chosen, progress)
     return fitted
 
@@ -274,13 +284,17 @@ def create_for_fit(spaces: Spaces, text: str, free_options: Iterable[str] = ()) 
 
 
 def fit_space(
-    space: Space, progress: Progress, negatives: Pool | None = None, specs: Sequence[str] | None = None
+    space: Space,
+    progress: Progress,
+    negatives: Pool | None = None,
+    specs: Sequence[str] | None = None,
+    notes: list[str] | None = None,
 ) -> int:
     """Fit the steps of a space and encode every item; return the number of rows that it was fitted on.
 
     `negatives` replace the collection's own pictures as the pool of a transform that needs one. `specs` is a new
     chain for the space, on the same feature; by default the current chain, or that of the recipe if it has changed.
-    If a step learns from labels, the number is that of the labelled rows.
+    If a step learns from labels, the number is that of the labelled rows. The notes of the chain are added to `notes`.
     """
     name = space.name
     if len(space.specs) == 1:
@@ -294,6 +308,8 @@ def fit_space(
     progress(f"fitting {name}", 0, None)
     specs = specs or (RECIPES[name] if FORMER.get(name) == space.specs else space.specs)
     chain = fit(specs, sample, None if negatives is None else negatives.X, labelled, space.fit_gpu)
+    if notes is not None:
+        notes += chain.notes
     pools: list[Members] = []
     if any(map(takes_negatives, chain.specs[1:])):
         pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]
@@ -334,18 +350,19 @@ def extend_pool(space: Space, negatives: Pool, progress: Progress) -> int:
     return int(extended.n_)
 
 
-def update_spaces(spaces: Iterable[Space], progress: Progress) -> None:
+def update_spaces(spaces: Iterable[Space], progress: Progress, notes: list[str] | None = None) -> None:
     """Update the fits, rows and indexes of spaces after pictures were added or removed.
 
     Spaces that were never fitted are fitted if there are enough pictures. Spaces that learn from labels are fitted only
-    on request, because labels arrive one by one, and not every label should change the fit.
+    on request, because labels arrive one by one, and not every label should change the fit. `notes` is as in
+    `fit_space`.
     """
     intact = [space for space in spaces if not space.is_damaged]
     for space in intact:
         if space.is_fitted:
             _add_missing_rows(space, progress)
         elif len(space.specs) > 1 and len(space.feature) >= FIT_MIN and not space.takes_labels:
-            fit_space(space, progress)
+            fit_space(space, progress, notes=notes)
     update_smoothed(intact, progress)
     for space in intact:
         space.build_indexes(progress)

@@ -33,6 +33,7 @@ from lookalike.errors import (
 )
 from lookalike.images.decoding import content_id, digest_content
 from lookalike.images.sources import Entry, ignore, locate, split_member, walk
+from lookalike.limits import collect_fewer
 from lookalike.store.backup import Backup, open_backup
 from lookalike.store.derived import KINDS, Kind
 from lookalike.store.directory import MANIFEST, Store
@@ -300,7 +301,8 @@ class _Repair:
             if self._ensure_model(feature):
                 continue
             users = [space for space in self.spaces if space.feature == feature]
-            fitted = self.adding.refit_features(self.progress, self.workers, users)
+            with collect_fewer():  # known since the first fit
+                fitted = self.adding.refit_features(self.progress, self.workers, users)
             self.report.done += [
                 f"Space '{name}': its feature was refitted on {many(n, 'picture')}." for name, n in fitted.items()
             ]

@@ -730,7 +730,7 @@ def _dims(chain: Sequence[str]) -> tuple[int, int]:
     feature_dim = dim = int(create("feature", chain[0]).dim)
     for spec in chain[1:]:
         if not is_coder(spec):
-            dim = min(dim, getattr(create("transform", spec), "dim", dim))
+            dim = min(dim, getattr(create("transform", spec), "dim", None) or dim)
     return dim, feature_dim
 
 
@@ -751,7 +751,7 @@ def measure_recipe(chain: Sequence[str], *, one_core: bool = False) -> RecipeSpe
     feature, rate = _rate(chain[0], 1 if one_core else count_cores())
     dim = feature.dim
     for spec in chain[1:]:
-        dim = min(dim, getattr(create("transform", spec), "dim", dim))
+        dim = min(dim, getattr(create("transform", spec), "dim", None) or dim)
     return RecipeSpeed(dim, rate)
 
 

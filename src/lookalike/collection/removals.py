@@ -88,5 +88,7 @@ def _among(absent: Ids, found: list[Ids], readable: set[int]) -> Ids:
 def _lacking(spaces: Spaces, ids: Ids) -> Ids:
     """Those of these items that have no vector of a feature."""
     present = spaces.store.items.existing(ids.tolist())
-    missing = [spaces.store.vectors.missing(name) for name in {space.feature.name for space in spaces}]
+    missing = [
+        spaces.store.vectors.missing(name) for name in {space.feature.name for space in spaces if not space.is_imported}
+    ]
     return np.intersect1d(present, np.concatenate([np.empty(0, np.int64), *missing]))

@@ -29,6 +29,7 @@ from lookalike.collection.specs import (
     feature_needs_fit,
     feature_takes_labels,
     is_coder,
+    is_imported,
     is_smooth,
     is_space_name,
     parse_recipe,
@@ -137,6 +138,11 @@ class Space:
     def is_describable(self) -> bool:
         """Whether its feature can be extracted: it needs no fit, or it is fitted."""
         return not feature_needs_fit(self.specs[0]) or self.feature.is_fitted
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the vectors of its feature were imported; those of other pictures are unknown."""
+        return is_imported(self.specs[0])
 
     @property
     def state(self) -> str:
@@ -421,6 +427,13 @@ class Spaces:
                         f" remove it: lookalike remove --space {name}"
                     )
                 continue
+            if is_imported(chain[0]) and chain[0] not in self:
+                known = [name for name in self.stored() if not is_space_name(name) and is_imported(name)]
+                raise InputError(
+                    f"No vectors were imported as {chain[0]}. Import them first: lookalike import FILE --space NAME."
+                    " Imported"
+                    f" so far: {', '.join(known) or 'none'}."
+                )
             if not checked:
                 _check_chain(chain)
             with self.store.transaction():

@@ -153,6 +153,15 @@ def feature_takes_labels(spec: str) -> bool:
     return needs_labels(component("feature", parse(spec).name))
 
 
+def is_imported(spec: str) -> bool:
+    """Whether the vectors of a feature are imported, so that it cannot be extracted.
+
+    >>> is_imported("imported(name='clip', dim=512)"), is_imported("color()")
+    (True, False)
+    """
+    return getattr(component("feature", parse(spec).name), "imported", False) is True
+
+
 def feature_needs_fit(spec: str) -> bool:
     """Whether a feature must be fitted on pictures before it can be extracted."""
     return needs_fit(component("feature", parse(spec).name))

@@ -8,7 +8,7 @@ from typing import Self
 
 import array_api_compat
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.svm import LinearSVC
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -25,7 +25,7 @@ TOLERANCE = 1e-2
 """Tolerance of liblinear's dual. The direction of ω, the only part that is used, converges much earlier."""
 
 
-class Esvm(TransformerMixin, BaseEstimator):
+class Esvm(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Exemplar SVM: ω/‖ω‖ of the hyperplane between a row and a pool of negatives, by scikit-learn's `LinearSVC`.
 
     Slow: each row requires training on all negatives, which takes seconds; SLEM takes microseconds.
@@ -96,6 +96,10 @@ class Esvm(TransformerMixin, BaseEstimator):
             omega[i] = machine.fit(rows, labels, sample_weight=importance).coef_[0]
         xp = namespace(X)
         return xp.asarray(unit_rows(omega).astype(np.float32), device=array_api_compat.device(X))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_features_in_)
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())

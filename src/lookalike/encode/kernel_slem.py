@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Self
 
 import array_api_compat
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,7 +19,7 @@ from lookalike.arrays import check_rows, cholesky, chunks, held_bytes, like, nam
 from lookalike.encode.check import check_matrix, float32_out
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.kernels import TANGENTS, Kernel, check_kernel
-from lookalike.limits import check_number
+from lookalike.limits import check_number, report_fewer
 from lookalike.types import Array, OneOf, Vectors
 
 LARGEST = 1e6
@@ -45,7 +45,7 @@ ICD_BYTES = 2**20
 NO_ROWS = "X must have a row with K(x, x) above 0. Got only zero rows."
 
 
-class KernelSlem(TransformerMixin, BaseEstimator):
+class KernelSlem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Exemplar classifiers in a kernel's feature space; the rows it is fitted on are the negatives. θ = 1/n.
 
     The paper's score (Eq. 16) depends on β̂ and v only through A's eigenvectors: with y = Uᵀ(v − μ), A = U(σ² + λ)Uᵀ,
@@ -63,7 +63,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
     gamma : the kernel's γ, above 0.
     lam : λ of Eq. 1, above 0: a smaller value gives more weight to directions that are rare in the pool.
     factor : "icd" (any number of negatives) or "kpca" (the best factor of its rank; up to about 20,000 negatives).
-    rank : maximum r; it is smaller if the negatives span fewer dimensions. None: full rank.
+    rank : r; smaller, with a warning, if the negatives span fewer dimensions. None: full rank.
 
     Attributes
     ----------
@@ -129,6 +129,8 @@ class KernelSlem(TransformerMixin, BaseEstimator):
             landmarks, variances = xp.astype(X, xp.float64), offset[:0]
         else:
             B, landmarks, projection = FACTORS[self.factor](X, functions, self.gamma, self.rank)
+            r = int(B.shape[1])
+            report_fewer("rank", self.rank, r, f"{n} negatives span {r} dimensions of the kernel's space")
             mean = xp.mean(B, axis=0)  # (r,)
             B = B - mean
             variances, axes = xp.linalg.eigh(B.T @ B / n)  # A = U(σ² + λ)Uᵀ, §4.2, slem
@@ -140,6 +142,10 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Array) -> Array:
         """Encode rows (n, d) as (n, D) float32: [x, z, p, s(x, x)^-½]. For the pool's mean, the last column is 0."""
+        return self._encode(X)
+
+    def _encode(self, X: Array) -> Array:
+        """Return `transform` as an array, without the container of `set_output`."""
 
         def row(X: Array, made: "Machines", scale: Array) -> Array:
             return namespace(X).concat([X, made.z, made.p[:, None], scale[:, None]], axis=1)
@@ -148,7 +154,7 @@ class KernelSlem(TransformerMixin, BaseEstimator):
 
     def query(self, Y: Array) -> "SlemQuery":
         """Return a query for the encoded rows nearest to Y (q, d)."""
-        return self.compare(self.transform(Y))
+        return self.compare(self._encode(Y))
 
     def compare(self, rows: Array) -> "SlemQuery":
         """Return a query for the encoded rows nearest to rows (q, D), which are already encoded."""
@@ -225,6 +231,11 @@ class KernelSlem(TransformerMixin, BaseEstimator):
             scale = xp.where(real, xp.where(real, made.s, xp.ones_like(made.s)) ** -0.5, xp.zeros_like(made.s))
             parts.append(xp.astype(row(rows, made, scale), xp.float32))
         return xp.concat(parts)
+
+    @property
+    def _n_features_out(self) -> int:
+        z = 2 * self.negatives_ if self.rank is None else len(self.variances_)
+        return int(self.n_features_in_) + z + 2
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +24,7 @@ SAFE = 1e30
 """Squared lengths between 1 / SAFE and SAFE fit into float32; other rows are computed again in float64."""
 
 
-class Slem(TransformerMixin, BaseEstimator):
+class Slem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """The square-loss exemplar machine, linear: ω/‖ω‖ with ω ∝ (Σ + λI)⁻¹ (x − μ), one matrix product per batch.
 
     μ and Σ are the mean and the covariance of the negatives. The weight θ of the exemplar in Eq. 1 only scales ω
@@ -154,6 +154,10 @@ class Slem(TransformerMixin, BaseEstimator):
         others = as_numpy(xp.astype(check_rows(negatives), xp.float64)) - as_numpy(self.mean_)  # (n, d)
         pushes: NDArray[np.float64] = 1 + direction @ others.T
         return pushes
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_features_in_)
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())

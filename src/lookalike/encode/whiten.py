@@ -9,25 +9,29 @@ from typing import Self
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lookalike.arrays import as_numpy, check_rows, chunks, namespace, principal, unit_rows
 from lookalike.encode.check import check_matrix, float32_out
-from lookalike.limits import COUNT, check_number
+from lookalike.limits import COUNT, check_number, report_fewer
 from lookalike.types import Array
+
+MAX_DIM = 256
+"""The largest output dimension if none is requested."""
 
 FLOOR = 1e-6
 """Variances below this share of the largest are whitened as if they had this share: noise must not be amplified."""
 
 
-class PCA(TransformerMixin, BaseEstimator):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Projection onto the `dim` directions of largest variance, centred and optionally whitened.
 
     Parameters
     ----------
-    dim : maximum output dimension. D = min(dim, d, n - 1), because n rows span no more dimensions.
+    dim : output dimension D; None: at most 256. D is at most min(d, n - 1), because n rows span no more dimensions; a
+        larger `dim` gives a warning.
     whiten : power between 0 and 1. Each direction is divided by its standard deviation to this power:
         0 keeps the variances (to find the same kind of picture), 1 makes them equal (to find the same object).
 
@@ -49,18 +53,21 @@ class PCA(TransformerMixin, BaseEstimator):
     components_: NDArray[np.float64]
     variances_: NDArray[np.float64]
 
-    def __init__(self, dim: int = 256, whiten: float = 0.0):
+    def __init__(self, dim: int | None = None, whiten: float = 0.0):
         self.dim = dim
         self.whiten = whiten
 
     def fit(self, X: Array, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Learn from (n, d) rows, n ≥ 2. A memory-mapped X is read twice in chunks, never copied as a whole."""
-        check_number("dim", self.dim, *COUNT)
+        if self.dim is not None:
+            check_number("dim", self.dim, *COUNT)
         check_number("whiten", self.whiten, Real, "between 0 (none) and 1 (full)", 0, 1)
         X = check_matrix(self, X, reset=True, min_rows=2)
         n, d = X.shape
         # Learned arrays are NumPy arrays, regardless of the type of X.
-        self.mean_, self.components_, self.variances_ = map(as_numpy, principal(X, min(self.dim, d, n - 1)))
+        D = min(MAX_DIM if self.dim is None else self.dim, d, n - 1)
+        report_fewer("dim", self.dim, D, f"{n} rows with {d} columns span at most {D} dimensions")
+        self.mean_, self.components_, self.variances_ = map(as_numpy, principal(X, D))
         return self
 
     def transform(self, X: Array) -> Array:
@@ -84,11 +91,15 @@ class PCA(TransformerMixin, BaseEstimator):
         scales: NDArray[np.float64] = np.maximum(self.variances_, floor) ** (-self.whiten / 2)
         return scales
 
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())
 
 
-class L2(TransformerMixin, BaseEstimator):
+class L2(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scaling of rows to unit Euclidean length; a zero row stays zero. Nothing is learned.
 
     Examples

@@ -10,6 +10,7 @@ from .histograms import Hough as Hough
 from .histograms import Hsv as Hsv
 from .histograms import LaplacianColor as LaplacianColor
 from .histograms import ProbabilityColor as ProbabilityColor
+from .imported import Imported as Imported
 from .join import Join as Join
 from .onnx_networks import Onnx as Onnx
 from .onnx_networks import OnnxMaps as OnnxMaps

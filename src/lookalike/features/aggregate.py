@@ -58,11 +58,12 @@ class Aggregate(Feature):
     """A feature on local descriptors. Subclasses define the learned attributes and how to aggregate with them."""
 
     k: int
-    patch_dim: int
+    patch_dim: int | None
     random_state: int
 
-    def __init__(self, specs: Sequence[str], k: int, patch_dim: int, pyramid: str, random_state: int):
-        limits = (("k", k, 1, MOST_WORDS), ("patch_dim", patch_dim, 1, 2**16), ("random_state", random_state, 0, 2**31))
+    def __init__(self, specs: Sequence[str], k: int, patch_dim: int | None, pyramid: str, random_state: int):
+        limits = [("k", k, 1, MOST_WORDS), ("random_state", random_state, 0, 2**31)]
+        limits += [] if patch_dim is None else [("patch_dim", patch_dim, 1, 2**16)]
         for name, value, least, most in limits:
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise InputError(f"{name} must be a whole number from {least} to {most}. Got {value!r}.")
@@ -144,7 +145,8 @@ class Vocabulary(Aggregate, LearnedFeature):
         rows = max_bytes // (4 * sum(local.dim + D for local, D in zip(self._locals, lengths, strict=True)))
         reduced = [D for local, D in zip(self._locals, lengths, strict=True) if local.dim > D]  # PCA needs D rows
         least = max(self.k, 2, *reduced)
-        options = f"{type(self).__name__} with k={self.k} and patch_dim={self.patch_dim}"
+        chosen = f"k={self.k}" if self.patch_dim is None else f"k={self.k} and patch_dim={self.patch_dim}"
+        options = f"{type(self).__name__} with {chosen}"
         if rows < least:
             raise InputError(
                 f"{options} needs memory for {least} patches, which is more than {max_bytes} bytes. Use a smaller k."

@@ -42,6 +42,7 @@ class Fisher(Vocabulary):
 
     centers_: Vectors
     components_: Vectors
+    patch_dim: int
     weights_: NDArray[np.float64]
     means_: NDArray[np.float64]
     variances_: NDArray[np.float64]

@@ -13,7 +13,11 @@ from lookalike.arrays import CACHE_BYTES, chunks, principal, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregator, Pyramid, Vocabulary, count_cells, project, split_cells
 from lookalike.features.clustering import kmeans
+from lookalike.limits import report_fewer
 from lookalike.types import LocalSpec, Patches, Progress, Vectors
+
+MAX_PATCH_DIM = 128
+"""The largest dimension of patches if none is requested."""
 
 ROUNDING = 1e-5
 """A sum of residuals shorter than this fraction of its two terms is a rounding error and is set to 0."""
@@ -30,7 +34,8 @@ class Vlad(Vocabulary):
     ----------
     local : spec of a local descriptor.
     k : number of words.
-    patch_dim : longer patches, such as those of networks, are reduced to this length by PCA; others are unchanged.
+    patch_dim : longer patches, such as those of networks, are reduced to this length by PCA; None: to at most 128. More
+        than the dim of the local descriptor gives a warning.
     pyramid : levels of cells, columns x rows, such as "1x1,2x2"; an empty cell gives zeros.
     random_state : random seed of the sample of patches and of the words.
 
@@ -51,7 +56,7 @@ class Vlad(Vocabulary):
         self,
         local: LocalSpec = "sift()",
         k: int = 64,
-        patch_dim: int = 128,
+        patch_dim: int | None = None,
         pyramid: Pyramid = "1x1",
         random_state: int = 0,
     ):
@@ -66,10 +71,11 @@ class Vlad(Vocabulary):
         return self.k * self._lengths()[0] * count_cells(self._levels)
 
     def _lengths(self) -> list[int]:
-        return [min(self.patch_dim, self._locals[0].dim)]
+        return [min(MAX_PATCH_DIM if self.patch_dim is None else self.patch_dim, self._locals[0].dim)]
 
     def _fit(self, samples: list[Vectors], progress: Progress) -> None:
         (rows,), (D,) = samples, self._lengths()
+        report_fewer("patch_dim", self.patch_dim, D, f"{self.local} has {D}-dimensional patches")
         pca: tuple[Vectors, Vectors] | None = None
         if rows.shape[1] > D:
             center, components, _ = (part.astype(np.float32) for part in principal(rows, D))
@@ -88,7 +94,7 @@ class Vlad(Vocabulary):
         self.words_, self.rotations_ = words, rotations
 
     def _reduce(self, X: Vectors) -> Vectors:
-        return project(X, self.center_, self.components_) if X.shape[1] > self.patch_dim else X
+        return project(X, self.center_, self.components_) if X.shape[1] > self._lengths()[0] else X
 
     def _aggregator(self) -> Aggregator:
         words, rotations = self.words_, self.rotations_

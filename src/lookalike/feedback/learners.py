@@ -2,7 +2,8 @@
 
 `Svm` is the default, §2 and §4 of Crucianu et al. (fsm-tree). With few marks an SVM can be worse than plain search by
 example, so `Svm` ranks by a hyperplane between the two; cross-validation on the marks chooses its weight. `Svdd` is the
-older 1-class baseline of Tax and Duin, "Support vector domain description" (1999).
+older 1-class baseline of Tax and Duin, "Support vector domain description" (1999). Both are also scikit-learn
+estimators: a classifier of two classes and an outlier detector.
 """
 
 from dataclasses import dataclass
@@ -11,10 +12,14 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC, OneClassSVM
+from sklearn.utils import Tags, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from lookalike.arrays import check_rows, to_numpy
+from lookalike.encode.check import check_matrix
 from lookalike.errors import InputError
 from lookalike.index.queries import CentreQuery, HyperplaneQuery
 from lookalike.kernels import KERNELS, check_kernel, typical_gamma
@@ -71,7 +76,7 @@ class Learner(Protocol):
         ...
 
 
-class Svm:
+class Svm(ClassifierMixin, BaseEstimator):
     """A 2-class SVM with a bias: a hyperplane in the kernel's space separates positive from negative rows.
 
     Positive and negative marks have the same total weight, regardless of their numbers.
@@ -85,6 +90,7 @@ class Svm:
 
     Attributes
     ----------
+    classes_ : (2,) the labels, sorted; the second is positive.
     gamma_ : the γ in use.
     query_ : the hyperplane.
     X_, y_, weights_ : the marks, (m, d) float64, (m,) and (m,).
@@ -97,21 +103,28 @@ class Svm:
     >>> svm = Svm("angular").fit(X, np.array([1, 1, -1, -1]))
     >>> svm.best().score(X)[0].argsort(kind="stable").tolist()
     [0, 1, 2, 3]
+    >>> svm.predict(X).tolist()
+    [1, 1, -1, -1]
 
     """
 
+    classes_: NDArray[Any]
     gamma_: float
 
     def __init__(self, kernel: str = "gaussian", gamma: float | None = None, C: float = 10.0):
         self.kernel, self.gamma, self.C = kernel, gamma, C
 
     def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:
-        """Learn from marked rows X (m, d), y (m,) of both signs, with `weights` (m,)."""
-        rows, y, weights = _check_marks(X, y, weights)
+        """Learn from marked rows X (m, d), y (m,) of both signs, or of any two classes, with `weights` (m,)."""
+        X = check_matrix(self, X, reset=True)
+        signs, classes = _to_signs(y)
+        rows, y, weights = _check_marks(X, signs, weights)
         if not 0 < self.C < np.inf:
             raise InputError(f"C must be a number above 0. Got {self.C}.")
         if len(set(y[weights > 0].tolist())) < 2:
-            raise InputError("An SVM needs marks of both signs, +1 and -1. Use `run_round`, which adds assumed marks.")
+            raise InputError(
+                "An SVM needs marks of both signs, +1 and -1. Got one class. Use `run_round`, which adds assumed marks."
+            )
         self.gamma_ = gamma_of(self.kernel, rows) if self.gamma is None else self.gamma
         K = check_kernel(self.kernel, self.gamma_).pairs(rows, rows, self.gamma_)  # (m, m) float64
         self.costs_: Reals = self.C * balance(y, weights) / _scale(K)  # (m,)
@@ -120,7 +133,19 @@ class Svm:
         self.X_, self.y_, self.weights_ = rows, y, weights
         self.gram_: Reals = K
         self.a_, self.b_ = a, b
+        self.classes_ = classes
         return self
+
+    def decision_function(self, X: Vectors) -> Reals:
+        """Return the signed distances (n,) of rows X (n, d) from the hyperplane, above 0 for the positive class."""
+        _check_fitted(self)
+        distances: Reals = self.query_.distance(_check_new(self, X))
+        return distances
+
+    def predict(self, X: Vectors) -> NDArray[Any]:
+        """Return the class of each of the rows X (n, d)."""
+        positive = self.decision_function(X) > 0
+        return np.asarray(self.classes_[positive.astype(np.intp)])
 
     def best(self) -> HyperplaneQuery:
         """Query for the most positive rows."""
@@ -159,14 +184,25 @@ class Svm:
         query = HyperplaneQuery(self.X_[used], a[used], b, kernel=self.kernel, gamma=self.gamma_, kind="maximum")
         return Ranking(query, blend, scores[BLENDS.index(blend)])
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
 
-class Svdd:
+
+class Svdd(OutlierMixin, BaseEstimator):
     """The smallest ball around the positive marks in the kernel's space: the older baseline, which ignores negatives.
 
     Parameters
     ----------
     kernel, gamma : as in `Svm`; the kernel must have a constant K(x, x), which excludes "linear" and "poly".
     nu : share of the marks that can lie outside the ball.
+
+    Attributes
+    ----------
+    gamma_ : the γ in use.
+    query_ : the ball's centre.
+    radius_ : the ball's radius. offset_ : its negative, as in scikit-learn's outlier detectors.
 
     Examples
     --------
@@ -177,14 +213,17 @@ class Svdd:
     """
 
     gamma_: float
+    radius_: float
 
     def __init__(self, kernel: str = "gaussian", gamma: float | None = None, nu: float = 0.2):
         self.kernel, self.gamma, self.nu = kernel, gamma, nu
 
-    def fit(self, X: Vectors, y: Signs, weights: Reals | None = None) -> Self:  # noqa: ARG002 — as a `Learner`
-        """Learn from the rows of X (m, d) whose y is +1, at least one; ignores other rows and the weights."""
-        rows, y, _ = _check_marks(X, y, None)
-        positive = rows[y > 0]
+    def fit(self, X: Vectors, y: Signs | None = None, weights: Reals | None = None) -> Self:  # noqa: ARG002 — as a `Learner`
+        """Learn from the rows of X (m, d) whose y is not -1, at least one; ignores other rows and the weights."""
+        X = check_matrix(self, X, reset=True)
+        outside = np.zeros(len(X), np.bool_) if y is None else np.asarray(y) == -1
+        rows, signs, _ = _check_marks(X, np.where(outside, -1, 1), None)
+        positive = rows[signs > 0]
         if not len(positive):
             raise InputError("An SVDD needs at least one positive mark, +1. Got none.")
         if not 0 < self.nu < 1:
@@ -201,6 +240,25 @@ class Svdd:
         radius = self.query_.score(positive[model.support_].astype(np.float32))[0]
         self.radius_ = float(np.median(radius))
         return self
+
+    @property
+    def offset_(self) -> float:
+        """The negative radius, as in scikit-learn's outlier detectors."""
+        return -self.radius_
+
+    def score_samples(self, X: Vectors) -> Reals:
+        """Return the negative distances (n,) of rows X (n, d) from the ball's centre."""
+        _check_fitted(self)
+        scores: Reals = -self.query_.distance(_check_new(self, X))
+        return scores
+
+    def decision_function(self, X: Vectors) -> Reals:
+        """Return how far inside the ball rows X (n, d) are, (n,); below 0 outside."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Vectors) -> NDArray[np.int64]:
+        """Return 1 for rows X (n, d) inside the ball and -1 for rows outside, (n,)."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def best(self) -> CentreQuery:
         """Query for the rows nearest to the ball's centre."""
@@ -277,6 +335,31 @@ def ordered_pairs(scores: Reals, y: Signs) -> float:
     if not len(positive) or not len(negative):
         return float("nan")
     return float(np.mean((np.sign(positive[:, None] - negative) + 1) / 2))
+
+
+def _to_signs(y: Any) -> tuple[Any, NDArray[Any]]:
+    """Turn two classes (m,) into -1 and +1; also return the classes. Signs and invalid marks do not change."""
+    if y is None:
+        raise InputError("An Svm requires y to be passed, but the target y is None.")
+    marks = np.asarray(y)
+    if marks.dtype.kind in "iu" and np.isin(marks, (1, -1)).all():  # the fast path of a feedback round
+        return marks, np.array([-1, 1])
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError("y must be finite. Got NaN or infinity.")
+    check_classification_targets(labels)
+    classes = np.unique(labels)
+    if len(classes) > 2:
+        raise InputError(
+            "Only binary classification is supported. The type of the target is"
+            f" {type_of_target(labels)}, with {len(classes)} classes."
+        )
+    return (np.where(labels == classes[1], 1, -1) if len(classes) == 2 else marks), classes
+
+
+def _check_new(learner: "Svm | Svdd", X: Any) -> Vectors:
+    """Check rows (n, d) to be scored by a fitted learner."""
+    return to_numpy(check_rows(check_matrix(learner, X, reset=False)))
 
 
 def _check_marks(X: Any, y: Any, weights: Any) -> tuple[Reals, Signs, Reals]:

@@ -13,10 +13,13 @@ from lookalike.arrays import as_numpy
 from lookalike.errors import InputError
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.rows import Picked, Projection, Rows, blocks, check_source, means_by_label
-from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
+from lookalike.limits import COUNT, NOT_NEGATIVE, check_number, report_fewer
 from lookalike.types import Array
 
 Matrix = NDArray[np.float64]
+MAX_DIM = 64
+"""The largest output dimension if none is requested."""
+
 TINY = 1e-10
 """Eigenvalues below this share of the largest are treated as zero."""
 
@@ -61,11 +64,11 @@ class Dca(Projection):
     """Discriminative component analysis: directions in which chunklets differ, whitened by the covariance within them.
 
     Selects the directions, in the span of the differences between chunklet means, with the smallest variance within
-    chunklets relative to that between them, and scales each to unit variance within. D = min(dim, d, C - 1).
+    chunklets relative to that between them, and scales each to unit variance within. D is at most min(d, C - 1).
 
     Parameters
     ----------
-    dim : maximum output dimension.
+    dim : output dimension D; None: at most 64. A larger `dim` than there are directions gives a warning.
     lam : added to the variances within chunklets, as a share of their mean.
 
     Attributes
@@ -82,7 +85,7 @@ class Dca(Projection):
 
     """
 
-    def __init__(self, dim: int = 64, lam: float = 1e-3):
+    def __init__(self, dim: int | None = None, lam: float = 1e-3):
         self.dim = dim
         self.lam = lam
 
@@ -91,7 +94,8 @@ class Dca(Projection):
 
         `chunklets` (n,) replaces the labels: the chunklet number of each row, -1 for none.
         """
-        check_number("dim", self.dim, *COUNT)
+        if self.dim is not None:
+            check_number("dim", self.dim, *COUNT)
         found = _gather(self, X, y, chunklets, self.lam)
         self.classes_ = found.classes
         C, d = found.means.shape
@@ -103,7 +107,8 @@ class Dca(Projection):
         real[-1] = True  # if all chunklets have the same mean, keep one direction
         Z = U[:, real] / np.sqrt(np.maximum(between[real], np.finfo(np.float64).eps))  # ZᵀC_bZ = I
         values, V = np.linalg.eigh(Z.T @ inside @ Z)  # ascending: the first directions vary least within chunklets
-        W = (Z @ V / np.sqrt(values)).T[: self.dim]
+        W = (Z @ V / np.sqrt(values)).T[: MAX_DIM if self.dim is None else self.dim]
+        report_fewer("dim", self.dim, len(W), f"the means of {C} chunklets span at most {len(W)} dimensions")
         extremes = np.argmax(np.abs(W), axis=1)[:, None]
         self.W_ = (W * np.sign(np.take_along_axis(W, extremes, axis=1))).astype(np.float32)
         return self

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -46,7 +46,7 @@ LIMITS: dict[str, Limit] = {
 PARTS = ("all", "fixed", "weights")
 
 
-class Dfk(TransformerMixin, BaseEstimator):
+class Dfk(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Discriminative Fisher kernel: items become weighted Fisher scores of a mixture of Gaussians.
 
     EM fits the mixture. Then training maximises the mean of Σ_j s_ij p_ij over the weights w of the scores' columns and
@@ -166,6 +166,10 @@ class Dfk(TransformerMixin, BaseEstimator):
         mixture = Mixture(self.alphas_, self.means_, self.deviations_**2)
         Z = float(self.scale_) * _transform(X, np.arange(X.shape[0]), mixture, self.roots_)
         return namespace(Z).astype(Z, namespace(Z).float32, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.roots_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = float32_out(super().__sklearn_tags__())

@@ -17,6 +17,7 @@ from lookalike.features.aggregate import PICTURES, Aggregate, Aggregator, projec
 from lookalike.features.clustering import Mixture
 from lookalike.learn.fisher_scores import FisherScores, root
 from lookalike.learn.labels import join_names
+from lookalike.limits import report_fewer
 from lookalike.types import FIT_BYTES, LabelledFeature, LocalSpec, Patches, Prepared, Progress, Vectors, silent
 
 PCA_SHARE = 4
@@ -33,7 +34,7 @@ class DfkPictures(Aggregate, LabelledFeature):
     ----------
     local : spec of a local descriptor.
     k : number of Gaussians.
-    patch_dim : dimension of patches after PCA; at most that of the local descriptor.
+    patch_dim : dimension of patches after PCA; more than that of the local descriptor gives a warning.
     max_iterations : maximum number of training steps; 0 gives the plain Fisher kernel.
     random_state : random seed of the sample of patches and of `Dfk`.
 
@@ -48,6 +49,7 @@ class DfkPictures(Aggregate, LabelledFeature):
 
     labels = True
 
+    patch_dim: int
     center_: Vectors
     components_: Vectors
     roots_: Vectors
@@ -88,6 +90,7 @@ class DfkPictures(Aggregate, LabelledFeature):
         from lookalike.learn.sets import Sets
 
         (D,), random = self._lengths(), np.random.default_rng(self.random_state)
+        report_fewer("patch_dim", self.patch_dim, D, f"{self.local} has {D}-dimensional patches")
         names: list[Sequence[str]] = []
         patches = self._patches(labelled, names, random)
         first: list[Vectors] = []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,7 +23,7 @@ from lookalike.limits import COUNT, check_number
 from lookalike.types import Array
 
 
-class Fess(TransformerMixin, BaseEstimator):
+class Fess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Free energy score space: the coordinates of an item are the terms of its free energy under a Gaussian mixture.
 
     The log-likelihood of a row is the sum over Gaussians of −g log g, g log α and, column by column, g log N(x). These
@@ -104,6 +104,10 @@ class Fess(TransformerMixin, BaseEstimator):
         n, (k, d) = X.shape[0], self.means_.shape
         for part in chunks(n, row_bytes=64 * k * (2 * d + 3)):
             yield self.terms(*summarise(mixture, *take(X, np.arange(n)[part])))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.centre_)
 
     def __sklearn_tags__(self) -> Tags:
         return float32_out(super().__sklearn_tags__())

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from lookalike.arrays import cholesky, like, namespace, solve_lower
 from lookalike.learn.labels import encode_labels
 from lookalike.learn.rows import Projection, Rows, blocks, check_source, means_by_label
-from lookalike.limits import COUNT, NOT_NEGATIVE, check_number
+from lookalike.limits import COUNT, NOT_NEGATIVE, check_number, report_fewer
 from lookalike.types import Array
+
+MAX_DIM, MAX_WHITENED = 64, 256
+"""The largest output dimensions of `Fda` and `InverseCovariance` if none is requested."""
 
 LEAST = 1e-6
 """Smallest λ, as a share of the mean variance, so that directions without variance can be inverted."""
@@ -25,10 +28,9 @@ class _Affine(Projection):
 
     bias_: Array  # (D,) float32
 
-    def transform(self, X: Rows) -> Array:
-        """Transform rows (n, d) to (n, D) float32."""
-        Y = super().transform(X)
-        return Y + like(Y, self.bias_)
+    def _map(self, X: Rows) -> Array:
+        Z = super()._map(X)
+        return Z + like(Z, self.bias_)
 
     def _keep(self, W: Array, bias: Array) -> Self:
         xp = namespace(W)
@@ -39,12 +41,12 @@ class _Affine(Projection):
 class Fda(_Affine):
     """Fisher's discriminants: directions in which classes differ most relative to the variance within them, Eq. 11.
 
-    They are scaled to an average variance of one within classes. D = min(dim, d, C - 1), because C means span no more
-    dimensions.
+    They are scaled to an average variance of one within classes. D is at most min(d, C - 1), because C means span no
+    more dimensions.
 
     Parameters
     ----------
-    dim : maximum output dimension.
+    dim : output dimension D; None: at most 64. A larger `dim` than there are directions gives a warning.
     lam : added to the variances within classes, as a share of their mean.
 
     Attributes
@@ -63,13 +65,14 @@ class Fda(_Affine):
 
     """
 
-    def __init__(self, dim: int = 64, lam: float = 1e-3):
+    def __init__(self, dim: int | None = None, lam: float = 1e-3):
         self.dim = dim
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:
         """Fit to rows (n, d) and labels (n,) of at least 2 classes."""
-        check_number("dim", self.dim, *COUNT)
+        if self.dim is not None:
+            check_number("dim", self.dim, *COUNT)
         X = check_source(self, X, reset=True, min_rows=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         found = _moments(X, codes, self.lam)
@@ -77,7 +80,10 @@ class Fda(_Affine):
         L = cholesky(found.within + found.lam * _eye(found.mean))
         between = ((found.means - found.mean) * xp.sqrt(found.shares)[:, None]).T  # (d, C)
         U = xp.linalg.svd(solve_lower(L, between), full_matrices=False)[0]  # (d, min(d, C))
-        U = U[:, : min(self.dim, X.shape[1], len(self.classes_) - 1)]
+        d, C = X.shape[1], len(self.classes_)
+        D = min(MAX_DIM if self.dim is None else self.dim, d, C - 1)
+        report_fewer("dim", self.dim, D, f"{C} classes with {d} columns differ in at most {D} directions")
+        U = U[:, :D]
         W = solve_lower(L, U, transposed=True).T  # (D, d): Wᵀ = L⁻ᵀU
         extremes = xp.argmax(xp.abs(W), axis=1)
         W = W * xp.sign(xp.take_along_axis(W, extremes[:, None], axis=1))  # make the largest entry of each positive
@@ -125,7 +131,8 @@ class InverseCovariance(_Affine):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d); the directions of largest variance are kept.
+    dim : output dimension D; None: at most 256. The directions of largest variance are kept; a larger `dim` than d
+        gives a warning.
     lam : λ, as a share of the mean variance.
 
     Attributes
@@ -143,16 +150,18 @@ class InverseCovariance(_Affine):
 
     labels = False
 
-    def __init__(self, dim: int = 256, lam: float = 1e-2):
+    def __init__(self, dim: int | None = None, lam: float = 1e-2):
         self.dim = dim
         self.lam = lam
 
     def fit(self, X: Rows, y: Array | None = None) -> Self:  # noqa: ARG002 (scikit-learn passes y)
         """Fit to rows (n, d), n ≥ 2."""
-        check_number("dim", self.dim, *COUNT)
+        if self.dim is not None:
+            check_number("dim", self.dim, *COUNT)
         X = check_source(self, X, reset=True, min_rows=2)
         found = _moments(X, np.zeros(X.shape[0], np.int64), self.lam)
-        xp, D = namespace(found.mean), min(self.dim, X.shape[1])
+        xp, D = namespace(found.mean), min(MAX_WHITENED if self.dim is None else self.dim, X.shape[1])
+        report_fewer("dim", self.dim, D, f"X has {D} columns")
         values, vectors = xp.linalg.eigh(found.within)  # (d,) ascending, (d, d) in columns
         V = xp.flip(vectors[:, -D:], axis=1).T  # (D, d)
         extremes = xp.argmax(xp.abs(V), axis=1)

@@ -15,7 +15,7 @@ from lookalike.arrays import as_numpy, check_rows, chunks, like, namespace
 from lookalike.errors import InputError
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
 from lookalike.learn.rows import Picked, Rows, check_values, project
-from lookalike.learn.training import Callback, Curve, Problem, TrainedProjection, find_start
+from lookalike.learn.training import Callback, Curve, Problem, TrainedProjection
 from lookalike.limits import COUNT, POSITIVE, Limit
 from lookalike.types import Array, OneOf
 
@@ -39,7 +39,7 @@ class Lmnn(TrainedProjection):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1).
+    dim : output dimension D; None: at most 64. D is at most min(d, n - 1); a larger `dim` gives a warning.
     targets : targets of a query. "dynamic": its k nearest under the current metric (best in the paper); "fixed": its k
         nearest by ℓ2 in the input; "all": every row of its class.
     k : targets per query, and neighbours that vote in validation. In a class with no more than k rows, all others.
@@ -74,7 +74,7 @@ class Lmnn(TrainedProjection):
 
     def __init__(
         self,
-        dim: int = 64,
+        dim: int | None = None,
         targets: Annotated[str, OneOf(TARGETS)] = "dynamic",
         k: int = 5,
         rate: float = 0.1,
@@ -124,7 +124,7 @@ class Lmnn(TrainedProjection):
         targets: Targets = None if self.targets == "all" else k
         if self.targets == "fixed":
             targets = nearest_of_class(rows, labels, k)
-        start = find_start(rows, labels, int(self.dim), np.random.default_rng(self.random_state))
+        start = self._start(rows, labels, np.random.default_rng(self.random_state))
         scale = start.total**-0.5  # the mean squared distance of two rows is 2 · total
         batches = TripletBatches(labels, targets, self.batch)
         near = np.sort(problem.random.permutation(len(labels))[:MAX_NEIGHBOURS])

@@ -16,7 +16,7 @@ from lookalike.learn.labels import MAX_HELD_OUT, encode_labels
 from lookalike.learn.ncmml import LIMITS as NCMML_LIMITS
 from lookalike.learn.ncmml import Likelihood, Ncmml, class_means, class_scores
 from lookalike.learn.rows import Rows, check_source, project
-from lookalike.learn.training import Callback, Problem, Start, find_start
+from lookalike.learn.training import Callback, Problem, Start
 from lookalike.limits import COUNT, COUNT_OR_ZERO
 from lookalike.types import Array, Vectors
 
@@ -28,7 +28,8 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     Parameters
     ----------
-    dim, rate, batch, max_iterations, random_state : as in `Ncmml`.
+    dim : output dimension, as in `Ncmml`; None: at most 64.
+    rate, batch, max_iterations, random_state : as in `Ncmml`.
     k : centroids per class, by k-means; a class with fewer rows has one per row. 1 is NCM.
     rounds : 1, as in the paper: k-means of the rows, then W for these centroids. 2 or more: alternate k-means of the
         projected rows and learning of W until a round brings no improvement. 0: learn W for one mean per class, and use
@@ -50,7 +51,6 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     """
 
-    dim: int  # never None
     _limits = LIMITS
 
     centroids_: Array
@@ -58,7 +58,7 @@ class Ncmc(ClassifierMixin, Ncmml):
 
     def __init__(
         self,
-        dim: int = 64,
+        dim: int | None = None,
         k: int = 10,
         rounds: int = 1,
         rate: float = 0.3,
@@ -84,7 +84,7 @@ class Ncmc(ClassifierMixin, Ncmml):
     ) -> Self:
         """Fit to rows (n, d) and labels (n,) of at least 2 classes; `held` and `callback` are as in `Ncmml`."""
         problem = self._problem(X, y, held, MAX_HELD_OUT)
-        start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
+        start = self._start(problem.rows, problem.labels, problem.random)
         if self.rounds:
             self.W_, clusters, self.curve_ = self._alternate(problem, start, callback)
         else:

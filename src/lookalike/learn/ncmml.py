@@ -20,7 +20,7 @@ from lookalike.learn.labels import MAX_HELD_OUT, encode_labels
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
 from lookalike.learn.new_classes import choose_metric, describe
 from lookalike.learn.rows import Picked, Rows, check_source, means_by_label, project
-from lookalike.learn.training import Callback, Curve, Problem, Start, Step, TrainedProjection, find_start
+from lookalike.learn.training import Callback, Curve, Problem, Start, Step, TrainedProjection
 from lookalike.limits import COUNT, COUNT_OR_ZERO, POSITIVE, SHARE, Limit
 from lookalike.types import Array, OneOf
 
@@ -103,7 +103,8 @@ class Ncmml(TrainedProjection):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1), n the number of training rows. None: a metric for new classes.
+    dim : output dimension D, at most min(d, n - 1) for n training rows; a larger `dim` gives a warning. None: a metric
+        for new classes.
     rate : step size, for rows scaled to a variance of one along the first direction of the whitened rows.
     batch : rows per step.
     max_iterations : maximum number of steps.
@@ -144,6 +145,7 @@ class Ncmml(TrainedProjection):
     _limits = LIMITS
     _every, _patience = 10, 25
     _likelihood: ClassVar[type[Likelihood]] = Likelihood
+    _chooses: ClassVar[bool] = True  # whether it chooses a metric on held-out labels without `dim`
 
     def __init__(
         self,
@@ -176,22 +178,22 @@ class Ncmml(TrainedProjection):
         `held`, rows and labels, replaces the validation set of X; for "map" its labels can be of any classes.
         `callback(step, loss, score)` is called at each validation. Both need `dim`.
         """
-        if self.dim is None:
+        if self.dim is None and self._chooses:
             if held is not None or callback is not None:
                 raise InputError("held and callback need a dimension, such as dim=64. Got dim=None.")
             return self._choose(X, y)
         for name in ("bias_", "strength_", "trials_"):  # of an earlier fit without `dim`
             self.__dict__.pop(name, None)
         problem = self._problem(X, y, held, MAX_HELD_FOR_MAP if self.measure == "map" else MAX_HELD_OUT)
-        start = find_start(problem.rows, problem.labels, self.dim, problem.random)
+        start = self._start(problem.rows, problem.labels, problem.random)
         self.means_ = class_means(problem.X, problem.codes, len(problem.classes), start.W)
         self.W_, curve = self._learn(problem, start, self.means_, callback)
         self.classes_, self.curve_ = problem.classes, curve.table()
         return self
 
-    def transform(self, X: Rows) -> Array:
+    def _map(self, X: Rows) -> Array:
         """Project rows (n, d) to (n, D) float32; without `dim`, to unit length."""
-        Z = super().transform(X)
+        Z = super()._map(X)
         if not hasattr(self, "bias_"):
             return Z
         return unit_rows(Z + like(Z, self.bias_))
@@ -202,7 +204,7 @@ class Ncmml(TrainedProjection):
 
     def _choose(self, X: Rows, y: Array | None) -> Self:
         """Fit a metric for new classes."""
-        self._check_options(without="dim")
+        self._check_options()
         X = check_source(self, X, reset=True, min_rows=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         metric = choose_metric(X, codes, np.random.default_rng(self.random_state))
@@ -291,10 +293,11 @@ class NcmmlDot(Ncmml):
     """
 
     _likelihood = InnerProducts
+    _chooses = False
 
     def __init__(
         self,
-        dim: int = 64,
+        dim: int | None = None,
         rate: float = 0.3,
         batch: int = 1_000,
         max_iterations: int = 5_000,

@@ -10,7 +10,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -93,7 +93,7 @@ def means_by_label(X: Rows, y: NDArray[np.int64], C: int) -> Array:
     return total / like(total, np.maximum(np.bincount(y, minlength=C), 1).astype(np.float64))[:, None]
 
 
-class Projection(TransformerMixin, BaseEstimator):
+class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learned linear map x ↦ Wx as a scikit-learn transformer; subclasses define `fit`."""
 
     labels = True  # whether fit needs y
@@ -103,8 +103,16 @@ class Projection(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Rows) -> Array:
         """Project rows (n, d) to (n, D) float32."""
+        return self._map(X)
+
+    def _map(self, X: Rows) -> Array:
+        """Return `transform` as an array, without the container of `set_output`; subclasses override this method."""
         check_is_fitted(self)
         return project(check_source(self, X, reset=False, min_rows=0), self.W_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.W_.shape[0])
 
     def __sklearn_tags__(self) -> Tags:
         tags = float32_out(super().__sklearn_tags__())

@@ -22,8 +22,11 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.learn.labels import encode_labels, hold_out
 from lookalike.learn.measures import MEASURES, top
 from lookalike.learn.rows import Picked, Projection, Rows, check_source, means_by_label
-from lookalike.limits import Limit, check_limits
+from lookalike.limits import Limit, check_limits, report_fewer
 from lookalike.types import Array
+
+MAX_DIM = 64
+"""The largest output dimension if none is requested."""
 
 MAX_REPEATED = 100_000
 """Up to this many rows, training is repeated on all of them, for the number of steps with the best validation score."""
@@ -204,6 +207,7 @@ class TrainedProjection(Projection):
     """
 
     batch: int
+    dim: int | None
     max_iterations: int
     measure: str = "top1"
     random_state: int
@@ -232,12 +236,20 @@ class TrainedProjection(Projection):
         repeats = len(out) > 0 and len(codes) <= MAX_REPEATED
         return Problem(X, codes, classes, rows, codes[kept], Picked(X, out), codes[out], repeats, random)
 
-    def _check_options(self, without: str = "") -> None:
-        """Raise InputError if an option, other than `without`, has a value that is not allowed."""
-        check_limits(self, {name: limit for name, limit in self._limits.items() if name != without})
+    def _check_options(self) -> None:
+        """Raise InputError if an option has a value that is not allowed; `dim` can be None."""
+        optional = {"dim"} if self.dim is None else set()
+        check_limits(self, {name: limit for name, limit in self._limits.items() if name not in optional})
         for name, allowed in self._choices.items():
             if getattr(self, name) not in allowed:
                 raise UnknownNameError(name, str(getattr(self, name)), allowed)
+
+    def _start(self, X: Rows, y: NDArray[np.int64], random: np.random.Generator) -> "Start":
+        """Return `find_start` of rows (n, d) and classes (n,), with at most `dim` directions."""
+        start = find_start(X, y, MAX_DIM if self.dim is None else int(self.dim), random)
+        D, (n, d) = int(start.W.shape[0]), X.shape
+        report_fewer("dim", self.dim, D, f"{n} training rows with {d} columns span at most {D} dimensions")
+        return start
 
     def _train(
         self,

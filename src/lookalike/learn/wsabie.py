@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin
 from lookalike.arrays import as_numpy, like, namespace
 from lookalike.learn.measures import MEASURES, mean_average_precision, ranks
 from lookalike.learn.rows import Rows, means_by_label, project
-from lookalike.learn.training import Callback, TrainedProjection, find_start
+from lookalike.learn.training import Callback, TrainedProjection
 from lookalike.limits import COUNT, POSITIVE, Limit
 from lookalike.types import Array, OneOf
 
@@ -74,7 +74,7 @@ class Wsabie(ClassifierMixin, TrainedProjection):
 
     Parameters
     ----------
-    dim : output dimension. D = min(dim, d, n - 1).
+    dim : output dimension D; None: at most 64. D is at most min(d, n - 1); a larger `dim` gives a warning.
     rate : step size, for rows scaled to an average length of one.
     batch : rows per step.
     max_iterations : maximum number of steps.
@@ -111,7 +111,7 @@ class Wsabie(ClassifierMixin, TrainedProjection):
 
     def __init__(
         self,
-        dim: int = 64,
+        dim: int | None = None,
         rate: float = 0.3,
         batch: int = 200,
         max_iterations: int = 5_000,
@@ -139,7 +139,7 @@ class Wsabie(ClassifierMixin, TrainedProjection):
         `callback(step, loss, score)` is called at each validation.
         """
         problem = self._problem(X, y, held, MAX_HELD)
-        start = find_start(problem.rows, problem.labels, int(self.dim), problem.random)
+        start = self._start(problem.rows, problem.labels, problem.random)
         W, mean, scale = start.W, start.mean, start.total**-0.5
         xp, C, d = namespace(W), len(problem.classes), W.shape[1]
         means = xp.astype(like(W, means_by_label(problem.rows, problem.labels, C)), W.dtype)
@@ -174,14 +174,14 @@ class Wsabie(ClassifierMixin, TrainedProjection):
         self.curve_ = curve.table()
         return self
 
-    def transform(self, X: Rows) -> Array:
+    def _map(self, X: Rows) -> Array:
         """Project rows (m, d) to (m, D) float32: XWᵀ plus the offset."""
-        Z = super().transform(X)
+        Z = super()._map(X)
         return Z + like(Z, self.offset_)
 
     def decision_function(self, X: Rows) -> Array:
         """Return scores (m, C) float32 of rows (m, d); for two classes (m,), the second minus the first."""
-        Z = self.transform(X)
+        Z = self._map(X)
         scores = Z @ like(Z, self.coef_).T
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
 
