@@ -47,10 +47,11 @@ from lookalike.collection.searching import Push, Result, Results, cut_off, expla
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.split import SHARES, Split, Together, split_pictures, write_split
+from lookalike.collection.watching import find_files, find_folders, watch_folders
 from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
+from lookalike.images.sources import absolute, ignore, is_url, relative_to, root_of, walk
 from lookalike.images.text_reader import TextReader
 from lookalike.store.actions import Action, Changed
 from lookalike.store.backup import BackupReport
@@ -127,7 +128,7 @@ class Collection:
         workers: int | None = None,
         ocr: bool = False,
     ) -> Report:
-        """Add folders, archives, lists or single files. Known files that have not changed cost one `stat` call.
+        """Add folders, archives, lists, single files or URLs. Known files that have not changed cost one `stat` call.
 
         `recipes` are names (see `lookalike.recipes`) or new pipelines, `"name = spec | spec"`; by default the existing
         spaces. `ocr` also reads the text in these pictures, for searches by words; this takes about a second per
@@ -168,6 +169,34 @@ class Collection:
                 report.notes += self._adding.read_texts(reader, paths, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
+
+    def watch(
+        self,
+        *roots: str | Path,
+        progress: Progress | None = None,
+        workers: int | None = None,
+        ocr: bool = False,
+    ) -> Iterator[Report]:
+        """Refresh these sources, by default all, then wait for changes in those that are folders; yield each report.
+
+        Only the files that have changed are checked. A group of changes without effect on the collection yields no
+        report. The iteration does not end by itself; leave the loop to stop it. Needs the extra `watch`.
+        """
+        paths = [absolute(root) for root in roots]
+        self._adding.check_added(paths)
+        groups = watch_folders(find_folders(paths or self.sources()), self.path)
+        next(groups)
+        yield self.refresh(*paths, progress=progress, workers=workers, ocr=ocr)
+        reader = TextReader() if ocr else None
+        for changed in groups:
+            started = time.monotonic()
+            with self._store.writer(self.wait_s):
+                report = self._adding.refresh_files(changed, progress or silent, workers)
+                if reader is not None:
+                    report.notes += self._adding.read_texts(reader, find_files(changed), progress or silent, workers)
+            report.seconds = time.monotonic() - started
+            if report.has_changes:
+                yield report
 
     def add_clip(
         self,
@@ -781,8 +810,8 @@ class Collection:
         return relative_to(self.sources())
 
     def real_sources(self) -> list[str]:
-        """The real paths of the sources, with links resolved; for the parameter `within`."""
-        return [os.path.realpath(root_of(source)) for source in self.sources()]
+        """The real paths of the sources, with links resolved, and URLs; for the parameter `within`."""
+        return [source if is_url(source) else os.path.realpath(root_of(source)) for source in self.sources()]
 
     def predictions(self, ids: Sequence[int]) -> dict[int, StoredPrediction]:
         """The stored predictions of these items; items with a label have none."""

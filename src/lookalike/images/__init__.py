@@ -1,7 +1,8 @@
 """Pictures: from files to pixels.
 
-sources      list the picture files of folders, archives, lists and patterns: `walk`, `locate`
+sources      list the picture files of folders, archives, lists, patterns and URLs: `walk`, `locate`
 archives     list and read the members of tar and zip archives
+urls         find, list and read files at URLs
 files        read the bytes of one file, within `Limits`
 decoding     decode a file to upright RGB pixels: `read`; compute its id: `identify`
 raw          recognize RAW files and read their preview
