@@ -30,7 +30,7 @@ LINE_S = 10.0
 
 _VERBS = (
     "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|facets|feedback|fit|history|items|label"
-    "|map|plan|refresh|remove|repair|saved|search|serve|sessions|split|stats|token|undo|verify"
+    "|map|mcp|plan|refresh|remove|repair|saved|search|serve|sessions|split|stats|token|undo|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
 _collection: list[str] = []  # the collection given on the command line, if any

@@ -50,9 +50,12 @@ from lookalike.collection.split import SHARES, Split, Together, split_pictures, 
 from lookalike.collection.watching import find_files, find_folders, watch_folders
 from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
 from lookalike.errors import InputError, StoreError, UnknownNameError
+from lookalike.images.decoding import read as read_picture
 from lookalike.images.files import LIMITS, Limits
+from lookalike.images.preview import encode_preview
 from lookalike.images.sources import absolute, ignore, is_url, relative_to, root_of, walk
 from lookalike.images.text_reader import TextReader
+from lookalike.limits import check_count
 from lookalike.store.actions import Action, Changed
 from lookalike.store.backup import BackupReport
 from lookalike.store.backup import make_backup as backup
@@ -788,6 +791,11 @@ class Collection:
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
         """The bytes of an item's file; raises ImageError if it is missing or has changed since it was added."""
         return read_item(self._store, item, limits)
+
+    def preview(self, item: int | Item, side: int = 256) -> bytes:
+        """A small copy of an item as JPEG, with a longer side of at most `side` pixels; raises errors like `read`."""
+        check_count("side", side)
+        return encode_preview(read_picture(self.read(item), side=side).pixels, side)
 
     @property
     def spaces(self) -> list[Space]:

@@ -13,6 +13,7 @@ same_photo   compare two pictures: the same photo, re-encoded, resized or croppe
 edited_copy  compare two pictures: mirrored, slightly rotated or overlaid? `edited_difference`
 relation     which part of a picture a copy shows, and how it was edited: `relate`
 thumbnails   find one picture inside another, at 32 x 32 pixels: `find_places`
+preview      small copies of pictures, to show them
 demo         synthetic pictures for the demo and for tests: `draw_folder`
 """
 
