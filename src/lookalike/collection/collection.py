@@ -4,6 +4,7 @@ The command line and the service use this class and nothing below it.
 """
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -65,6 +66,7 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.sessions import Summary
 from lookalike.store.sharing import ShareReport, share, unshare
+from lookalike.text import many
 from lookalike.types import Box, Ids, Progress, Query, Vectors, format_id, silent
 
 
@@ -115,6 +117,14 @@ class Collection:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        try:
+            spaces = ", ".join(self._spaces.names()) or "none"
+            classes = many(len(self._store.judgements.classes.counts()), "class", "classes")
+            return f"<Collection {self.path}: {many(len(self), 'picture')}, {classes}; spaces: {spaces}>"
+        except (StoreError, sqlite3.Error):  # closed or damaged
+            return f"<Collection {self.path}>"
 
     def __len__(self) -> int:
         return len(self._store.items)
@@ -659,7 +669,7 @@ class Collection:
         in a space, by default `thing`. Pairs given to `not_duplicates` are left out. Without a filter, the groups are
         cached until pictures are added or removed.
         """
-        return find_groups(
+        groups = find_groups(
             self._spaces,
             tier,
             space=space,
@@ -667,6 +677,8 @@ class Collection:
             progress=progress or silent,
             workers=workers,
         )
+        groups.store = self._store
+        return groups
 
     def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[Groups, bool] | None:
         """The cached groups of `duplicates`, and whether they are up to date; None if there are none."""

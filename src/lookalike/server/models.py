@@ -1070,7 +1070,7 @@ class UndoOut(TypedDict):
 class LoginIn(RequestModel):
     """A token."""
 
-    model_config = example(token="the-token-of-this-user")
+    model_config = example(token="the-token-of-this-user")  # noqa: S106
 
     token: str = Field(min_length=1, max_length=200)
 
