@@ -17,6 +17,12 @@ from waiting import TIMEOUT_S
 
 
 @pytest.fixture
+def own(tmp_path):
+    """The path of an empty collection; for `call`."""
+    return tmp_path / "own.lookalike"
+
+
+@pytest.fixture
 def ask(shelf, tmp_path):
     """A function that runs an async function of a client of a new server; returns the path of the collection."""
     path = copy_shelf(shelf, tmp_path)
@@ -85,6 +91,13 @@ def test_by_default_the_tools_only_read(ask):
         assert re.search("Unknown tool", reason(await client.call_tool("label", {"name": "x", "ids": []})))
 
     ask(use)
+
+
+def test_without_the_extra_the_error_names_it(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lookalike.cli.mcp_server", None)
+    code, _, errors = call("mcp")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "pip install 'lookalike[mcp]'" in errors
 
 
 def test_changes_are_offered_on_request_and_record_their_author(ask):

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import socket
+import sys
 import threading
 
 import pytest
@@ -275,6 +276,20 @@ def test_archives_and_unknown_protocols_are_errors(web, collection):
         collection.add(f"{web.address}/old.zip")
     with pytest.raises(SourceError, match="protocol is not supported"):
         collection.add("nonsense://bucket")
+
+
+def test_names_in_a_list_can_have_spaces_and_umlauts(web, collection):
+    shutil.copy(web.folder / "a.jpg", web.folder / "schöne Tage.jpg")
+    (web.folder / "names.txt").write_text("schöne Tage.jpg\n", encoding="utf-8")
+    report = collection.add(f"{web.address}/names.txt", recipes="color")
+    assert (report.added, report.skipped) == (1, {})
+
+
+def test_without_the_extra_the_error_names_it(collection, monkeypatch):
+    urls.reset()
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(SourceError, match=r"pip install 'lookalike\[urls\]'"):
+        collection.add("s3://photos")
 
 
 def test_a_list_at_a_url_cannot_name_other_protocols(web, collection):

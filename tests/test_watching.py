@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from lookalike import Collection
-from lookalike.errors import InputError
+from lookalike.errors import InputError, MissingError
 from waiting import TIMEOUT_S
 
 
@@ -65,6 +65,14 @@ def test_watching_needs_a_folder(folder, collection):
     photos, _ = folder
     collection.add(next((photos / "2024").iterdir()), recipes="color")
     with pytest.raises(InputError, match="no folder to watch"):
+        next(collection.watch())
+
+
+@pytest.mark.usefixtures("read_here")
+def test_without_the_extra_the_error_names_it(folder, collection, monkeypatch):
+    collection.add(folder[0], recipes="color")
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(MissingError, match=r"pip install 'lookalike\[watch\]'"):
         next(collection.watch())
 
 

@@ -1,11 +1,14 @@
 """The widget for notebooks in which a user marks the pictures of a session: its Python part, and its page."""
 
+import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from lookalike import Collection
+from lookalike.errors import MissingError
 from lookalike.notebook import SessionWidget
 from serving import copy_shelf
 
@@ -17,6 +20,13 @@ def labelled(shelf, tmp_path):
     """An open copy of the labelled collection."""
     with Collection(copy_shelf(shelf, tmp_path)) as collection:
         yield collection
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "lookalike.notebook")
+    with pytest.raises(MissingError, match=r"pip install 'lookalike\[notebook\]'"):
+        importlib.import_module("lookalike.notebook")
 
 
 def test_the_widget_runs_rounds_undoes_marks_and_saves_a_class(labelled):

@@ -15,6 +15,7 @@ import posixpath
 import re
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -40,8 +41,12 @@ BUSY = frozenset((429, 500, 502, 503, 504))
 """HTTP statuses after which another request can succeed."""
 
 _HTTP = ("http", "https")
+_WITH_EXTRA = ("http://", "https://", "s3://", "s3a://")
 _LOCAL = ("file", "local", "memory")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_ALLOWED = "%/:?#[]@!$&'()*+,;=~"
+"""The characters of an HTTP URL that are sent as they are, besides letters and digits."""
+
 _TIMES = ("LastModified", "last_modified", "Last-Modified", "mtime", "modified", "updated")
 _ETAGS = ("ETag", "etag", "md5Hash", "content_md5", "Content-MD5", "sha")
 """The names by which file systems of fsspec give the time of the last change, and a digest of the content."""
@@ -75,8 +80,8 @@ def is_url(path: object) -> bool:
 def check(url: str) -> str:
     """Return a URL as it is stored. Raises InputError for a URL that cannot be a source.
 
-    >>> check("S3://bucket/photos/")
-    's3://bucket/photos'
+    >>> check("S3://bucket/photos/"), check("https://host/my cat%20.jpg")
+    ('s3://bucket/photos', 'https://host/my%20cat%20.jpg')
     """
     match = _URL.match(url)
     assert match is not None, "the caller has checked it"
@@ -92,6 +97,8 @@ def check(url: str) -> str:
         )
     if not rest.strip("/") or "\0" in rest:
         raise InputError(f"A URL must name a host or a bucket. Got {url!r:.200}.")
+    if protocol in _HTTP:
+        rest = urllib.parse.quote(rest, safe=_ALLOWED)
     return f"{protocol}://{rest.rstrip('/')}"
 
 
@@ -188,8 +195,6 @@ def _describe(error: Exception, status: int | None, host: str) -> LookalikeError
         return SourceError("permission denied; give credentials in the environment or in a configuration file")
     if status is not None:
         return SourceError(f"{host} answered with status {status}")
-    if isinstance(error, ImportError):
-        return MissingError(f"{host} needs another package: {error}")
     if isinstance(error, ValueError | NotImplementedError | TypeError):
         return SourceError(f"it cannot be read ({_line(error)})")
     if type(error).__name__ == "NoCredentialsError":
@@ -275,10 +280,10 @@ def _system(url: str) -> Any:
     try:
         return _open_system(url.split("://")[0])
     except ImportError as error:
-        package = getattr(error, "name", None) or _line(error)
-        raise MissingError(
-            f"URLs need packages that are not installed ({package}). Install them with: pip install 'lookalike[urls]'"
-        ) from None
+        if url.startswith(_WITH_EXTRA):
+            install = "Install it with: pip install 'lookalike[urls]'"
+            raise MissingError(f"A package for URLs is missing ({_line(error)}). {install}") from None
+        raise MissingError(f"A package for these URLs is missing ({_line(error)}).") from None
     except ValueError as error:
         raise SourceError(f"its protocol is not supported ({_line(error)})") from None
 
