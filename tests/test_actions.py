@@ -147,6 +147,56 @@ def test_a_renamed_class_with_new_pictures_keeps_its_name(judgements: Judgements
     assert judgements.items_with("cat").tolist() == [1, 2]
 
 
+def test_a_redone_action_counts_as_a_later_change_to_a_renamed_class(judgements: Judgements) -> None:
+    imported = judgements.add_labels([(9, "dog")], author="anna", source="csv").action
+    assert imported is not None
+    undone = judgements.actions.undo(imported, author="anna").action
+    renamed = judgements.classes.rename("cat", "dog", author="anna").action
+    assert undone is not None
+    assert renamed is not None
+    judgements.actions.undo(undone, author="anna")
+    with pytest.raises(ConflictError, match=r"Redid: imported 1 label.*Undo that one first"):
+        judgements.actions.undo(renamed, author="anna")
+    judgements.actions.undo(imported, author="anna")
+    judgements.actions.undo(renamed, author="anna")
+    assert judgements.classes.counts() == {"cat": 2}
+
+
+def test_an_undo_that_would_change_nothing_is_a_conflict(judgements: Judgements) -> None:
+    created = judgements.classes.add("dog", [], author="anna").action
+    added = judgements.classes.add("dog", [9], author="anna").action
+    assert created is not None
+    assert added is not None
+    before, n = rows(judgements), len(judgements.actions)
+    with pytest.raises(ConflictError, match="changed since"):
+        judgements.actions.undo(created, author="ben")
+    assert (rows(judgements), len(judgements.actions)) == (before, n)
+    judgements.actions.undo(added, author="ben")
+    judgements.actions.undo(created, author="ben")
+    assert "dog" not in judgements.classes.counts()
+
+
+def test_undo_never_leaves_a_picture_both_labelled_and_rejected(judgements: Judgements) -> None:
+    removed = judgements.remove_labels([(1, "cat")], author="anna").action
+    rejected = judgements.predictions.reject("cat", [1], author="anna").action
+    assert removed is not None
+    assert rejected is not None
+    with pytest.raises(ConflictError, match="Rejected cat for 1 picture"):
+        judgements.actions.undo(removed, author="anna")
+    redo = judgements.actions.undo(rejected, author="anna").action
+    assert redo is not None
+    added = judgements.classes.add("cat", [1], author="anna").action
+    with pytest.raises(ConflictError, match=f"action {added} "):
+        judgements.actions.undo(redo, author="anna")
+
+
+def test_actions_with_huge_numbers_do_not_exist(judgements: Judgements) -> None:
+    with pytest.raises(NoItemError, match=f"There is no action {10**30}"):
+        judgements.actions.undo(10**30, author="anna")
+    assert judgements.actions.all(offset=10**30) == []
+    assert len(judgements.actions.all(limit=10**30)) == 1
+
+
 def test_undo_keeps_other_pictures_of_a_class_and_newer_predictions(judgements: Judgements) -> None:
     first = judgements.classes.add("dog", [9], author="anna").action
     judgements.classes.add("dog", [10], author="anna")
@@ -186,49 +236,100 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(steps=st.lists(STEP, min_size=1, max_size=8))
-def test_undoing_all_actions_from_last_to_first_restores_every_state(
-    steps: list[tuple[str, str, str, list[int]]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    file = tmp_path_factory.mktemp("actions") / "judgements.sqlite"
+def make_judgements(folder: Path) -> Judgements:
+    """Three classes, and predictions for two pictures."""
+    file = folder / "judgements.sqlite"
     file.touch()
     judgements = Judgements(file)
     for label, item in (("a", 1), ("b", 2), ("c", 3)):
         judgements.classes.add(label, [item], author="x")
     judgements.predictions.add([(4, "a", 0.9), (5, "b", 0.9)], space="s", model="m")
-    names, history = judgements.classes, []
-    for verb, one, other, items in steps:
+    return judgements
+
+
+def change(judgements: Judgements, verb: str, one: str, other: str, items: list[int]) -> None:
+    """Make a change; an invalid one must change nothing."""
+    names, before = judgements.classes, rows(judgements)
+    try:
+        match verb:
+            case "add":
+                names.add(one, items, author="x")
+            case "remove":
+                judgements.remove_labels([(item, one) for item in items], author="x")
+            case "confirm":
+                judgements.predictions.confirm(one, items, author="x")
+            case "reject":
+                judgements.predictions.reject(one, items, author="x")
+            case "rename":
+                names.rename(one, other, author="x")
+            case "merge":
+                names.merge([one, other], other, author="x")
+            case "split":
+                names.split(one, other, items, author="x")
+            case "delete":
+                names.delete(one, author="x")
+            case "apart":
+                judgements.not_duplicates.add(items, author="x")
+            case "tree":
+                names.set_parents([(one, other)], author="x")
+    except InputError:
+        assert rows(judgements) == before
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(STEP, min_size=1, max_size=8))
+def test_undoing_all_actions_from_last_to_first_restores_every_state(
+    steps: list[tuple[str, str, str, list[int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    judgements = make_judgements(tmp_path_factory.mktemp("actions"))
+    history = []
+    for step in steps:
         before, n = rows(judgements), len(judgements.actions)
-        try:
-            match verb:
-                case "add":
-                    names.add(one, items, author="x")
-                case "remove":
-                    judgements.remove_labels([(item, one) for item in items], author="x")
-                case "confirm":
-                    judgements.predictions.confirm(one, items, author="x")
-                case "reject":
-                    judgements.predictions.reject(one, items, author="x")
-                case "rename":
-                    names.rename(one, other, author="x")
-                case "merge":
-                    names.merge([one, other], other, author="x")
-                case "split":
-                    names.split(one, other, items, author="x")
-                case "delete":
-                    names.delete(one, author="x")
-                case "apart":
-                    judgements.not_duplicates.add(items, author="x")
-                case "tree":
-                    names.set_parents([(one, other)], author="x")
-        except InputError:
-            assert rows(judgements) == before
+        change(judgements, *step)
         if len(judgements.actions) > n:
             history.append((judgements.actions.all(limit=1)[0].id, before))
     for number, before in reversed(history):
         judgements.actions.undo(number, author="x")
         assert rows(judgements) == before
+    judgements.close()
+
+
+Row = tuple[str, tuple[object, ...]]
+
+
+def entered(judgements: Judgements) -> set[Row]:
+    """Return the rows that users entered, with their tables."""
+    return {(table, row) for table, found in rows(judgements).items() if table != "predictions" for row in found}
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEP | st.integers(0, 99), max_size=16))
+def test_an_undo_in_any_order_restores_what_its_action_changed_or_nothing(
+    steps: list[tuple[str, str, str, list[int]] | int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    judgements = make_judgements(tmp_path_factory.mktemp("actions"))
+    changes: dict[int, tuple[set[Row], set[Row]]] = {}  # by action: the rows that it removed and added
+    for step in steps:
+        before, n = entered(judgements), len(judgements.actions)
+        if not isinstance(step, int):
+            change(judgements, *step)
+        elif changes:
+            number = sorted(changes)[step % len(changes)]
+            removed, added = changes[number]
+            try:
+                assert judgements.actions.undo(number, author="y").action is not None
+            except ConflictError:
+                assert entered(judgements) == before
+                continue
+            after, names = entered(judgements), {str(row[1]) for table, row in entered(judgements) if table == "labels"}
+            kept = {(table, row) for table, row in added if table == "classes" and row[0] in names}
+            assert before - after == added - removed - kept
+            assert after - before == removed - added
+        if len(judgements.actions) > n:
+            after = entered(judgements)
+            changes[judgements.actions.all(limit=1)[0].id] = before - after, after - before
+    found = [{row[:2] for table, row in entered(judgements) if table == name} for name in ("labels", "rejections")]
+    assert not found[0] & found[1]
     judgements.close()
 
 
@@ -338,3 +439,13 @@ def test_pictures_can_be_removed_even_if_the_history_cannot_be_written(filled: C
     monkeypatch.setattr(actions.Actions, "record_removal", fail)
     removed = filled.remove(pictures / "fish")
     assert (removed, removed.action) == (4, None)
+
+
+def test_a_removal_of_too_many_pictures_is_in_the_history_but_their_rows_are_not_saved(filled, pictures, monkeypatch):
+    for module in ("lookalike.store.actions", "lookalike.collection.removals"):
+        monkeypatch.setattr(f"{module}.MAX_REMOVED", 3)
+    monkeypatch.delattr("lookalike.store.items.Items.save")
+    removed = filled.remove(pictures / "fish")
+    assert (removed, removed.action) == (4, None)
+    (action,) = filled.actions()
+    assert action.reason == "Removals of more than 3 pictures cannot be undone. Add their folder again."

@@ -493,6 +493,19 @@ def test_a_closed_pipe_ends_quietly(filled: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_export_to_a_full_disk_names_the_file_and_what_to_do(filled: Path) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "-c", filled, "export", "/dev/full", "--format", "csv"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "/dev/full" in done.stderr
+    assert "Free some disk space" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_behind_stdout_is_one_line(filled: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*PROGRAM, "-c", filled, "stats"], stdout=full, stderr=subprocess.PIPE, check=False)

@@ -6,6 +6,7 @@ import sys
 import threading
 import warnings
 import zlib
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -220,6 +221,10 @@ def test_the_time_a_picture_was_taken_is_read():
     for nonsense in ("0000:00:00 00:00:00", "yesterday", ""):
         exif.get_ifd(0x8769)[0x9003] = nonsense
         assert read(encode(SAMPLE, "JPEG", exif=exif)).taken_at is None
+    exif.get_ifd(0x8769).update({0x9003: "9999:12:31 23:59:59", 0x9011: "-12:00"})  # the year 10000 in UTC
+    assert (
+        read(encode(SAMPLE, "JPEG", exif=exif)).taken_at == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+    )
     assert read(FILES["plain.png"]).taken_at is None
 
 

@@ -154,7 +154,7 @@ def test_every_command_line_has_known_commands_and_options(words):
     known = {"-c", "--collection", "--help", "--version"}
     while words:
         word, *words = words
-        if word in ("-c", "--collection", "--cluster"):
+        if word in ("-c", "--collection", "--cluster", "--device"):
             words = words[1:]
         elif word in getattr(command, "commands", {}):
             command = command.commands[word]

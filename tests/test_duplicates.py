@@ -384,6 +384,20 @@ def test_a_rule_marks_all_but_one_path_of_identical_files(album):
     assert album.marked("phone", ["album/large.jpg"], "identical") == ["album/again.jpg"]
 
 
+def test_a_file_is_not_marked_because_a_symbolic_link_to_it_is_kept(album):
+    (album.folder / "album/a.jpg").symlink_to(album.folder / "phone/crop.jpg")
+    (album.folder / "linked").symlink_to(album.folder / "phone")
+    album.collection.add(album.folder / "linked/crop.jpg", workers=1)
+    album.collection.refresh(workers=1)
+    (group,) = album.collection.duplicates("identical", workers=1)
+    assert group.items == [album.collection.find(str(album.folder / "phone/crop.jpg"))]
+    for rule in ("largest", "oldest", "album", "phone", "linked"):
+        assert album.marked(rule, tier="identical") == []
+    shutil.copy(album.folder / "phone/crop.jpg", album.folder / "album/copy.jpg")
+    album.collection.refresh(workers=1)
+    assert album.marked("album/copy.jpg", tier="identical") == ["album/a.jpg", "linked/crop.jpg", "phone/crop.jpg"]
+
+
 def test_similar_pictures_are_marked_without_alignment(collection):
     groups = collection.duplicates("alike", workers=1)
     marks = collection.mark_duplicates(groups)

@@ -400,6 +400,7 @@ def test_a_job_has_a_lower_priority_than_searches(tmp_path):
         "collection": str(tmp_path / "c.lookalike"),
         "within": None,
         "cluster": None,
+        "device": "auto",
         "kind": "map",
         "arguments": {},
     }

@@ -465,6 +465,10 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     page.keyboard.press("n")
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 2)
     expect(page.locator(".suggested [data-focus]").first).to_be_focused()
+    page.keyboard.press("n")
+    page.keyboard.press("Control+z")
+    expect(page.locator(".note")).to_contain_text("Undid")
+    expect(page.locator(".suggested [data-focus]:focus")).to_have_count(1)
     now = [item["name"] for item in items(address, label="house")]
     assert shown[0] in now
     assert shown[1] not in now
@@ -518,7 +522,7 @@ def test_duplicates_are_shown_in_tiers(site, folder):
     expect(page.locator(".group .path")).to_have_text(
         [str(folder / "face" / name) for name in ("copy.jpg", "face-000.jpg")]
     )
-    expect(page.locator(".tabs a")).to_have_text(["Identical 1", "Same photo", "Edited copy", "Similar"])
+    expect(page.locator(".tabs a")).to_have_text(["Identical 1", "Same photo 1", "Edited copy", "Similar"])
     page.get_by_role("link", name="Similar").click()
     expect(page.locator('.tabs [aria-current="true"]')).to_contain_text("Similar")
     expect(page.locator(".group, .empty").first).to_be_visible()
@@ -552,7 +556,7 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
         route.fulfill(status=202, json=job)
 
     page.route("**/api/v1/duplicates?*", groups)
-    copies = {"items": [both[1]["id"]], "groups": 1, "bytes": 900}
+    copies = {"items": [both[1]["id"]], "n_groups": 1, "bytes": 900}
     page.route("**/api/v1/duplicates/copies", lambda route: route.fulfill(json=copies))
     page.route("**/api/v1/jobs", lambda route: submit(route) if route.request.method == "POST" else route.fallback())
     done = job | {"state": "done", "message": "1 removed from the collection. Their files are kept."}
@@ -919,6 +923,8 @@ def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places, theme
         about = route.fetch().json()
         route.fulfill(json=about | {"spaces": [*about["spaces"], {"name": "deep", "about": ""}]})
 
+    job = {"id": "99", "kind": "fit", "state": "running", "done": 0, "total": None, "message": ""}
+    page.route("**/api/v1/jobs", lambda route: route.fulfill(json={"jobs": [job]}))  # the header shows that it runs
     page.route("**/api/v1/collection", two_spaces)
     page.reload()
     for view, (place, ready) in places.items():

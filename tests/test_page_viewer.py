@@ -173,7 +173,7 @@ def test_selected_pictures_are_compared(site):
     page.get_by_role("button", name="Compare").click()
     expect(page.locator(".pane img")).to_have_count(3)
     expect(page.get_by_role("button", name="Difference")).to_have_count(0)
-    page.go_back()
+    page.keyboard.press("Escape")
     expect(page.locator(".selected")).to_have_text("3 selected")
 
 

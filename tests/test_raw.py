@@ -253,3 +253,12 @@ def test_the_preview_is_decoded_at_the_size_that_is_needed(opened: list[Raw]) ->
     opened.append(stand_in(jpeg(scene(), (WIDTH, HEIGHT))))
     picture = read(dng(), side=200)
     assert (picture.width, picture.pixels.shape) == (WIDTH, (HEIGHT // 4, WIDTH // 4, 3))
+
+
+def test_an_error_of_libraw_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError(b"Input/output error")
+
+    monkeypatch.setitem(sys.modules, "rawpy", SimpleNamespace(imread=fail))
+    with pytest.raises(ImageError, match=r"^it is a damaged RAW file \(Input/output error\)$"):
+        read(dng())

@@ -131,9 +131,9 @@ def test_facets_months_and_folders_count_what_their_filters_list(service):
     assert sum(month["n"] for month in months) == 5
     assert all(len(month["month"]) == 7 for month in months)
     (top,) = service.get("/folders")["folders"]
-    assert top == {"path": "pictures", "name": "pictures", "n": 60, "folders": True}
+    assert top == {"path": "pictures", "name": "pictures", "n": 60, "has_folders": True}
     inside = service.get("/folders", params={"parent": "pictures", "label": "sunset"})
-    assert inside["folders"] == [{"path": "pictures/sunset", "name": "sunset", "n": 5, "folders": False}]
+    assert inside["folders"] == [{"path": "pictures/sunset", "name": "sunset", "n": 5, "has_folders": False}]
     assert service.get("/items", params={"folder": "pictures/sunset"})["total"] == 5
     answer = service.post("/search", {"words": ["sunset"], "filter": {"folder": "pictures/house"}, "k": 60})
     assert all(result["item"]["path"].split("/")[-2] == "house" for result in answer["results"])

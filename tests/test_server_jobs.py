@@ -186,8 +186,8 @@ def test_a_job_can_be_cancelled(service):
 def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(service):
     identical = service.get("/duplicates", params={"tier": "identical"})["total"]  # an earlier test may add a copy
     none = [
-        {"tier": "identical", "groups": identical},
-        *({"tier": tier, "groups": None} for tier in ("same", "edited", "alike")),
+        {"tier": "identical", "n_groups": identical},
+        *({"tier": tier, "n_groups": None} for tier in ("same", "edited", "alike")),
     ]
     assert service.get("/duplicates/tiers") == none
     first = service.get("/duplicates", params={"tier": "alike", "limit": 3})
@@ -202,11 +202,11 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     ids = [item["id"] for item in group["items"]]
     assert group["relations"][0] == {"caption": "largest", "box": None, "mirrored": False}
     marked = service.post("/duplicates/copies", {"tier": "alike"})
-    assert (set(ids) & set(marked["items"]), marked["groups"]) == (set(ids[1:]), found["total"])
+    assert (set(ids) & set(marked["items"]), marked["n_groups"]) == (set(ids[1:]), found["total"])
     assert marked["bytes"] > 0
     sources = service.get("/collection")["sources"]
     kept = service.post("/duplicates/copies", {"tier": "alike", "keep": "oldest", "references": sources})
-    assert kept == {"items": [], "groups": 0, "bytes": 0}
+    assert kept == {"items": [], "n_groups": 0, "bytes": 0}
     for keep in ("/etc", "~\0", ""):
         error(service.client.post("/api/v1/duplicates/copies", json={"keep": keep}), 422, "input")
     saved = service.get("/duplicates/export", params={"tier": "alike"})
@@ -222,7 +222,7 @@ def test_a_job_finds_duplicates_which_can_be_listed_exported_and_dismissed(servi
     error(service.client.get("/api/v1/duplicates/export", params={"format": "coco"}), 422, "input")
     assert service.post("/duplicates/dismiss", {"items": ids})["pairs"] == len(ids) * (len(ids) - 1) // 2
     left = service.get("/duplicates", params={"tier": "alike"})
-    assert service.get("/duplicates/tiers")[3] == {"tier": "alike", "groups": left["total"]}
+    assert service.get("/duplicates/tiers")[3] == {"tier": "alike", "n_groups": left["total"]}
     error(service.client.get("/api/v1/duplicates/tiers", params={"space": "x"}), 422, "input")
     assert left["total"] == found["total"] - 1
     assert group["id"] not in [other["id"] for other in left["groups"]]

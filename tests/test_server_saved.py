@@ -40,16 +40,16 @@ def test_a_saved_search_repeats_the_search_and_shows_what_is_new(service, tmp_pa
     found = service.get(f"/saved/{saved['id']}/results")
     assert found["results"] == expected["results"]
     assert (found["new"], found["search"], found["notes"]) == ([], saved, [])
-    assert service.get(f"/saved/{saved['id']}/new") == {"new": 0}
+    assert service.get(f"/saved/{saved['id']}/new") == {"n_new": 0}
     added = add_more(service, tmp_path)
     again = service.get(f"/saved/{saved['id']}/results")
     assert again["new"] == [added]
-    assert service.get(f"/saved/{saved['id']}/new") == {"new": 1}
+    assert service.get(f"/saved/{saved['id']}/new") == {"n_new": 1}
     seen = service.post(f"/saved/{saved['id']}/seen", {"until": found["newest"]})  # those of the run before
     assert seen["seen"] > saved["seen"]
-    assert service.get(f"/saved/{saved['id']}/new") == {"new": 1}
+    assert service.get(f"/saved/{saved['id']}/new") == {"n_new": 1}
     service.post(f"/saved/{saved['id']}/seen", {"until": again["newest"]})
-    assert service.get(f"/saved/{saved['id']}/new") == {"new": 0}
+    assert service.get(f"/saved/{saved['id']}/new") == {"n_new": 0}
 
 
 def test_an_upload_is_saved_with_the_search(service, pictures):

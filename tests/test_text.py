@@ -261,6 +261,21 @@ def test_a_tokenizer_of_another_network_is_rejected(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("declared", ["truncation", "padding"])
+def test_a_length_that_would_fill_the_memory_is_rejected(tmp_path, declared):
+    tokenizer = make_tokenizer()
+    tokenizer.enable_truncation(10**9) if declared == "truncation" else tokenizer.enable_padding(length=10**9)
+    with pytest.raises(InputError, match=r"declares a length of 1000000000 tokens; the maximum is 10000\. Set length"):
+        Text(write_text(tmp_path), write_tokenizer(tmp_path, tokenizer)).encode(["night"])
+
+
+def test_a_tokenizer_that_refers_to_a_missing_token_is_rejected(tmp_path):
+    path = write_tokenizer(tmp_path)
+    path.write_text(path.read_text().replace('"id": "[START]"', '"id": "[OTHER]"', 1))
+    with pytest.raises(InputError, match=r"Cannot load .*tokenizer\.json as a tokenizer: "):
+        Text(write_text(tmp_path), path).encode(["night"])
+
+
 def test_a_length_that_differs_from_that_of_the_network_is_rejected(tmp_path, tokenizer):
     path = write_text(tmp_path, TEXT.replace("int64[n, t]", "int64[n, 9]"))
     with pytest.raises(InputError, match=r"needs 9 tokens\. Got length=8"):

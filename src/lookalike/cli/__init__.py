@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -37,7 +37,7 @@ from lookalike.cli import (
     serve,
     split,
 )
-from lookalike.cli.options import COLLECTION, use_cluster
+from lookalike.cli.options import COLLECTION, use_cluster, use_device
 from lookalike.cli.output import complete_commands, print_json, print_line, print_note, remember_collection
 from lookalike.cli.plugins import PluginGroup
 from lookalike.errors import LookalikeError
@@ -121,6 +121,14 @@ def root(
             help="Cluster to use, such as tcp://127.0.0.1:8786 (see lookalike cluster). Default: this machine.",
         ),
     ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        typer.Option(
+            "--device",
+            envvar="LOOKALIKE_DEVICE",
+            help="Device that searches and extracts features: auto is a GPU if one is available. cuda also fits on it.",
+        ),
+    ] = "auto",
     version: Annotated[  # noqa: ARG001 — handled by the callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -139,6 +147,7 @@ def root(
     if source is not None and source.name == "COMMANDLINE":  # an environment variable also applies to the next command
         remember_collection(collection)
     use_cluster(cluster)
+    use_device(device)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 

@@ -25,6 +25,7 @@ else:
 
 COLLECTION = "./.lookalike"
 _cluster: list[str] = []  # the address of the cluster, if one was given
+_device = ["auto"]
 
 OWN_LABELS = "labels"
 """Value of a label source option that selects the labels of the collection itself."""
@@ -127,6 +128,16 @@ def used_cluster() -> str | None:
     return _cluster[0] if _cluster else None
 
 
+def use_device(device: str) -> None:
+    """Set the device of the collections that `opened` opens: "auto", "cpu" or "cuda"."""
+    _device[:] = [device]
+
+
+def used_device() -> str:
+    """The device of the collections that `opened` opens."""
+    return _device[0]
+
+
 @contextmanager
 def opened(
     where: str, *, create: bool = False, wait: float = 0.0, local: bool = False
@@ -134,7 +145,7 @@ def opened(
     """Open the collection of a command, on the cluster if one was given, unless `local`. This loads NumPy."""
     with (
         connected(None if local else used_cluster()) as executor,
-        lookalike.Collection(where, create=create, wait_s=wait, cluster=executor) as collection,
+        lookalike.Collection(where, create=create, wait_s=wait, cluster=executor, device=used_device()) as collection,
     ):
         yield collection
 

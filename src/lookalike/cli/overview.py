@@ -162,6 +162,8 @@ def stats(
         print_line(library.describe_types(found["other_types"]))
     labels = f"{many(found['labels'], 'label')}, {many(found['classes'], 'class', 'classes')}"
     print_line(f"{labels}, {many(found['predictions'], 'prediction')}")
+    if found["device"]["searches"] != "CPU":
+        print_line(f"searches on {found['device']['searches']}, networks on {found['device']['networks']}")
     for file in found["quarantined"]:
         print_line(complete_commands(f"quarantined: {file}; searches do not find its pictures. Run: lookalike repair"))
     for space in found["spaces"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lookalike.cli.lazy import Lazy
-from lookalike.cli.options import Json, Where, opened, use_cluster, used_cluster
+from lookalike.cli.options import Json, Where, opened, use_cluster, use_device, used_cluster, used_device
 from lookalike.cli.output import print_either, print_json, print_line, print_note
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ def serve(
         str | None,
         typer.Option("--cluster", metavar="ADDRESS", help="Cluster to use; can also be given before the command."),
     ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"] | None,
+        typer.Option("--device", help="Device that searches and jobs use; can also be given before the command."),
+    ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> int:
@@ -67,6 +71,7 @@ def serve(
       lookalike serve --host 0.0.0.0
     """
     use_cluster(cluster or used_cluster())
+    use_device(device or used_device())
     settings.limit_blas_threads()  # before NumPy is loaded
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("lookalike.server.requests").setLevel(logging.INFO if verbose else logging.WARNING)
@@ -77,6 +82,7 @@ def serve(
         roots=tuple(Path(folder).expanduser().resolve() for folder in root or ()),
         backup_dir=None if backup_dir is None else Path(backup_dir).expanduser(),
         cluster=used_cluster(),
+        device=used_device(),
     )
 
     def ready(address: str) -> None:

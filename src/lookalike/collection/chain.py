@@ -23,6 +23,7 @@ from lookalike.images.workers import Outcome, Read, ReadPool
 from lookalike.index.queries import CodedQuery, PointQuery
 from lookalike.registry import (
     create,
+    parse,
     restore,
     spec_of,
     state_of,
@@ -171,19 +172,29 @@ def takes_text(specs: Sequence[str]) -> bool:
     return len(specs) > 1 and is_text(specs[1])
 
 
-def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labelled: Labelled | None = None) -> Chain:
+ON_GPU = ("dfk", "kernelslem", "lmnn", "ncmml", "slem")
+"""Steps that a GPU fits, because they accept PyTorch tensors and take long."""
+
+
+def fit(
+    specs: Sequence[str],
+    X: Vectors,
+    negatives: Vectors | None = None,
+    labelled: Labelled | None = None,
+    gpu: str | None = None,
+) -> Chain:
     """Fit the steps of a chain, one after the other, on vectors X (n, d) of its feature.
 
     Steps that need a pool of negatives are fitted on `negatives` (m, d) if given, steps that learn from labels on the
-    `labelled` rows.
+    `labelled` rows. `gpu` fits the steps in `ON_GPU`.
     """
     fitted: list[Any] = []
     for spec in specs[1:]:
-        step = create(kind_of_step(spec), spec)
         if labelled is not None and takes_labels(spec):
-            step.fit(*(_with_unlabelled(labelled) if is_coder(spec) else (labelled.X, labelled.y)))
+            known = _with_unlabelled(labelled) if is_coder(spec) else (labelled.X, labelled.y)
+            step = fit_step(spec, *known, gpu=gpu)
         else:
-            step.fit(negatives if negatives is not None and takes_negatives(spec) else X)
+            step = fit_step(spec, negatives if negatives is not None and takes_negatives(spec) else X, gpu=gpu)
         fitted.append(step)
         if len(fitted) < len(specs) - 1:
             max_rows = max(2, STEP_BYTES // (4 * step.transform(X[:1]).shape[1]))
@@ -194,6 +205,18 @@ def fit(specs: Sequence[str], X: Vectors, negatives: Vectors | None = None, labe
                 unlabelled = None if unlabelled is None else step.transform(unlabelled[:max_rows])
                 labelled = Labelled(ids[:max_rows], step.transform(rows[:max_rows]), y[:max_rows], unlabelled)
     return Chain(specs, lambda: fitted)
+
+
+def fit_step(spec: str, X: Vectors, *y: NDArray[Any], gpu: str | None = None) -> Any:
+    """Create a step and fit it, on a GPU if it can; what it has learned is in NumPy arrays."""
+    kind = kind_of_step(spec)
+    step = create(kind, spec)
+    if gpu is None or parse(spec).name not in ON_GPU:
+        return step.fit(X, *y)
+    import torch
+
+    step.fit(torch.from_numpy(np.ascontiguousarray(X)).to(gpu), *y)
+    return restore(kind, spec, state_of(step))
 
 
 def _with_unlabelled(labelled: Labelled) -> tuple[Vectors, NDArray[Any]]:

@@ -50,6 +50,7 @@ from lookalike.collection.space import Space, Spaces
 from lookalike.collection.split import SHARES, Split, Together, split_pictures, write_split
 from lookalike.collection.watching import find_files, find_folders, watch_folders
 from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
+from lookalike.devices import describe_on, find_gpu
 from lookalike.errors import InputError, StoreError, UnknownNameError
 from lookalike.images.decoding import read as read_picture
 from lookalike.images.files import LIMITS, Limits
@@ -84,6 +85,8 @@ class Collection:
     within : folders that links inside a source may point into, in addition to the sources; None: anywhere. For
         programs that add on behalf of others.
     cluster : a `lookalike.cluster.Cluster` that extracts features and answers searches; by default this machine.
+    device : "cuda" searches, fits and extracts features on a GPU, "cpu" without one. "auto" searches and extracts
+        features on a GPU if a usable one is available, and fits without one.
 
     Examples
     --------
@@ -100,11 +103,14 @@ class Collection:
         wait_s: float = 0.0,
         within: Sequence[str | Path] | None = None,
         cluster: Executor | None = None,
+        device: str = "auto",
     ):
         self.path = Path(absolute(path))
         self.wait_s = wait_s
         self._store = Store(self.path, create=create)
-        self._spaces = Spaces(self._store, cluster)
+        gpu = find_gpu(device)
+        self._spaces = Spaces(self._store, cluster, gpu, gpu if device == "cuda" else None)
+        describe_on(device)
         self._pages = Pages(self._store)
         self._browsing = Browsing(self._store)
         self.classes = Classes(self._spaces)

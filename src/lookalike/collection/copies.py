@@ -1,7 +1,8 @@
 """The copies in a group of duplicates: what each one is, which to keep, and which to mark. Nothing is removed.
 
 A copy is marked only if a kept picture, whose file exists, shows the same part or, with `crops`, more. So at least one
-copy of each picture remains, and crops, which may be intended, are not marked by default.
+copy of each picture remains, and crops, which may be intended, are not marked by default. Two paths of one file, such
+as a symbolic link and its target, are one copy: without the file, the link would lead nowhere.
 """
 
 import os
@@ -36,6 +37,7 @@ class _Copy:
     item: Item
     paths: list[str]
     relation: Relation | None
+    files: frozenset[str]  # the paths after symbolic links are resolved
     is_protected: bool  # never marked
     can_replace: bool  # whether others can be marked because this one is kept
 
@@ -92,6 +94,7 @@ def mark_copies(
                 item,
                 paths,
                 relation,
+                frozenset(map(_resolve, paths)),
                 _is_below(paths, protected) or (folder is not None and _is_below(paths, [folder])),
                 folder is None or _is_below(paths, [folder]),
             )
@@ -127,7 +130,9 @@ def _mark(copies: Sequence[_Copy], *, crops: bool) -> dict[int, list[str]]:
 
 
 def _replaces(kept: _Copy, copy: _Copy, *, crops: bool) -> bool:
-    """Whether a kept copy shows what another one shows; without `crops`, exactly the same."""
+    """Whether a kept copy is another file and shows what a copy shows; without `crops`, exactly the same."""
+    if kept.files & copy.files:
+        return False
     one, other = kept.relation, copy.relation
     if one is None or other is None:
         return True
@@ -156,6 +161,12 @@ def _known_folder(store: Store, folder: str | Path, others: str = "") -> str:
 def _is_below(paths: Iterable[str], folders: Sequence[str]) -> bool:
     """Whether one of the paths is one of the folders, or below it; a folder can be an archive."""
     return any(is_under(path, folder) for path in paths for folder in folders)
+
+
+def _resolve(path: str) -> str:
+    """Return a path without symbolic links; for a member of an archive, that of the archive and the member."""
+    archive, member = split_member(path)
+    return f"{os.path.realpath(archive)}::{member}" if member else os.path.realpath(path)
 
 
 def _exists(path: str, size: int) -> bool:

@@ -292,7 +292,7 @@ def fit_space(
     labelled = labelled_rows(space)
     progress(f"fitting {name}", 0, None)
     specs = specs or (RECIPES[name] if FORMER.get(name) == space.specs else space.specs)
-    chain = fit(specs, sample, None if negatives is None else negatives.X, labelled)
+    chain = fit(specs, sample, None if negatives is None else negatives.X, labelled, space.fit_gpu)
     pools: list[Members] = []
     if any(map(takes_negatives, chain.specs[1:])):
         pools = [(None, ids) if negatives is None else (negatives.source, negatives.ids)]

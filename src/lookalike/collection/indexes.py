@@ -28,6 +28,7 @@ from lookalike.types import Progress
 if TYPE_CHECKING:  # faiss and numba are loaded when an index needs them
     from lookalike.index.ann import Ann
     from lookalike.index.coded import Coded
+    from lookalike.index.gpu_flat import GpuFlat
     from lookalike.index.leaves import Leaves
 
 LEAVES_SUFFIX, NEIGHBOURS_SUFFIX = ".leaves", ".neighbours"
@@ -38,6 +39,9 @@ SHORTLISTED = "shortlisted"
 
 LEAVES_MIN = 50_000
 """With this many rows, feedback uses `Leaves`; fewer rows are scanned."""
+
+GPU_MIN = 50_000
+"""With this many rows, searches use a GPU if there is one; a scan of fewer rows on the CPU takes a few milliseconds."""
 
 STALE_SHARE = 0.1
 """Share of added and removed rows above which an index is rebuilt."""
@@ -62,10 +66,17 @@ class Indexes:
     """The indexes of a collection. Thread-safe.
 
     `coded_chain` returns the chain of a space that stores codes, None for all others. `executor` can run searches on
-    other machines.
+    other machines. `gpu` is the GPU of this machine that answers searches, None for the CPU.
     """
 
-    def __init__(self, store: Store, executor: Executor, coded_chain: Callable[[str], Chain | None]):
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        coded_chain: Callable[[str], Chain | None],
+        gpu: str | None = None,
+    ):
+        self._gpu = gpu
         self.store = store
         self._executor = executor
         self._coded_chain = coded_chain
@@ -75,23 +86,26 @@ class Indexes:
         self._leaves: dict[str, OpenIndex] = {}
         self._sharded: dict[str, tuple[Any, Any]] = {}  # an index, and the same rows with searches elsewhere
 
-    def points(self, name: str) -> "Flat | Ann | Coded":
+    def points(self, name: str) -> "Flat | Ann | Coded | GpuFlat":
         """The index that answers nearest-neighbour queries here; an index of codes also has the encoded vectors."""
-        index: Flat | Ann | Coded = self._open(name).index
+        index: Flat | Ann | Coded | GpuFlat = self._open(name).index
         return index
 
-    def searched(self, name: str) -> "Flat | Ann | Coded":
+    def searched(self, name: str) -> "Flat | Ann | Coded | GpuFlat":
         """The index that answers nearest-neighbour queries, possibly on other machines."""
         opened = self._open(name)
         sharded = self._shard(name, opened)
-        index: Flat | Ann | Coded = opened.index if sharded is None else sharded
+        index: Flat | Ann | Coded | GpuFlat = opened.index if sharded is None else sharded
         return index
 
-    def hyperplanes(self, name: str) -> "Flat | Leaves":
+    def hyperplanes(self, name: str) -> "Flat | Leaves | GpuFlat":
         """The index that answers the hyperplane queries of feedback."""
         sharded: Flat | None = self._shard(name, self._open(name))
         if sharded is not None:
             return sharded
+        if _is_on_gpu(index := self.points(name)):
+            on_gpu: GpuFlat = index  # type: ignore[assignment]
+            return on_gpu
         version = self.store.version()
         leaves: Flat | Leaves
         if (current := self._current(self._leaves, name, version)) is not None:
@@ -112,8 +126,9 @@ class Indexes:
     def flat(self, name: str) -> Flat:
         """The vectors without an index structure."""
         index: Any = self.points(name)
-        flat: Flat = index if isinstance(index, Flat) else index.truth
-        return flat
+        while not isinstance(index, Flat):  # codes can have an index of their vectors
+            index = index.truth
+        return index
 
     def open(self, file: str, flat: Flat) -> Any:
         """Open the index stored in a file, over these vectors, or the neighbour graph."""
@@ -139,7 +154,11 @@ class Indexes:
         """
         kind = choose(self.store.vectors.rows(name))
         index = self.points(name)
-        if kind == "flat" or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE_SHARE):
+        if (
+            kind == "flat"
+            or _is_on_gpu(index)
+            or (kind == getattr(index, "kind", None) and getattr(index, "stale", 1) <= STALE_SHARE)
+        ):
             return
         progress(f"indexing {title}", 0, None)
         self.store.vectors.quarantine_damaged(name, progress=progress)
@@ -253,19 +272,29 @@ class Indexes:
         """Open the index over these blocks. Parts of the previous index are reused; it does not change."""
         if before is None or before.built_from[1] is not None:
             return self._open_or_scan(_with_blocks(Flat(), blocks), structure)
+        on_gpu = before.index if _is_on_gpu(before.index) else None
         flat = before.index if isinstance(before.index, Flat) else before.index.truth
         n = len(before.built_from[3])
         if built_from[3][:n] != before.built_from[3]:  # blocks were merged, or rows removed
             fresh = _with_blocks(Flat(), blocks)
             fresh.inherit(flat)
-            return self._open_or_scan(fresh, structure)
+            return self._open_or_scan(fresh, structure, on_gpu)
         grown = _with_blocks(flat.copy(), blocks[n:])
-        if structure is not None and structure == before.built_from[0] and flat is not before.index:
+        if structure is not None and structure == before.built_from[0] and flat is not before.index and not on_gpu:
             return before.index.over(grown)
-        return self._open_or_scan(grown, structure)
+        return self._open_or_scan(grown, structure, on_gpu)
 
-    def _open_or_scan(self, flat: Flat, structure: Structure | None) -> Any:
-        """Open the index of a structure over these vectors; return the vectors if it is missing or damaged."""
+    def _open_or_scan(self, flat: Flat, structure: Structure | None, on_gpu: "GpuFlat | None" = None) -> Any:
+        """Open the index of a structure over these vectors; return the vectors if it is missing or damaged.
+
+        With a GPU, copy them to it, or those that the index `on_gpu` does not have.
+        """
+        has_own_measure = structure is not None and structure.file.startswith(SHORTLISTED)
+        if self._gpu and len(flat) >= GPU_MIN and not has_own_measure:
+            from lookalike.index.gpu_flat import GpuFlat  # PyTorch takes a second to load
+
+            with suppress(RuntimeError):  # out of memory: search on the CPU
+                return GpuFlat(self._gpu).build(flat) if on_gpu is None else on_gpu.over(flat)
         if structure is not None:
             with suppress(DamagedError):  # a scan returns the same results, and the next add rebuilds the index
                 return self.open(structure.file, flat)
@@ -286,6 +315,10 @@ def leaves_peak(n: float, d: float) -> float:
 def leaves_fit(n: float, d: float, ram: float) -> bool:
     """Whether leaves can be built within `ram` bytes of memory."""
     return PROCESS_BYTES + leaves_peak(n, d) <= ram
+
+
+def _is_on_gpu(index: Any) -> bool:
+    return getattr(index, "kind", None) == "gpu"
 
 
 def _has_grown(leaves: Any, flat: Flat) -> bool:

@@ -15,6 +15,7 @@ from lookalike.collection.other_files import stored_totals
 from lookalike.collection.planning import measure, search_seconds
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
+from lookalike.devices import device_names
 from lookalike.limits import check_count
 from lookalike.registry import parse
 from lookalike.store.directory import Store
@@ -106,6 +107,7 @@ def stats(spaces: Spaces, classes: Sequence[ClassSummary]) -> dict[str, Any]:
     quarantined = [file for space in spaces.with_features() for file in store.vectors.quarantined(space.name)]
     return counts | {
         "path": str(store.path),
+        "device": device_names(spaces.gpu),
         "paths": store.items.n_paths(),
         "skipped": len(store.items.skipped()),
         "other_types": stored_totals(store),

@@ -22,7 +22,7 @@ import numpy as np
 
 from lookalike.collection.chain import SINGLE_BLAS_THREAD
 from lookalike.collection.fitting import FIT_MAX, ROWS_BYTES, SAMPLE_BYTES
-from lookalike.collection.indexes import LEAVES_MIN, PROCESS_BYTES, leaves_fit, leaves_peak
+from lookalike.collection.indexes import GPU_MIN, LEAVES_MIN, PROCESS_BYTES, leaves_fit, leaves_peak
 from lookalike.collection.specs import is_coder, is_smooth, parse_recipe, recognizes_kinds
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.kinds import KIND_BYTES
@@ -227,6 +227,17 @@ HEAD_SMOOTHED_S = 5e-9
 which is negligible for each of them."""
 NETWORK = 1.25e9
 """Bytes per second that the head can send: 10 Gbit/s, assumed."""
+# One NVIDIA H200, measured by benchmarks/gpu.py on 2026-11-19 (docs/gpu.md).
+GPU_RAM = 141e9
+"""Bytes of its memory; `GpuFlat` uses 80 % of what is free."""
+GPU_MEMORY, GPU_UPLOAD = 3.65e12, 5.5e10
+"""Bytes per second that a search by a point reads from its memory, and from host memory."""
+GPU_PRODUCTS, GPU_DIFFERENCES = 1e12, 8e12
+"""Speed of a pass in a feedback round with all its candidates: bytes per second for the Gaussian kernel, and absolute
+differences per second for the Laplace kernel."""
+GPU_FIXED_S, GPU_ROUND_S = 1.2e-3, 3e-2
+"""Part of a search, and of a feedback round, that does not depend on the number of rows."""
+
 WORKER_CORES = 8
 """Default number of cores, and so of workers, per machine of a cluster."""
 
@@ -429,7 +440,32 @@ def search_seconds(kind: str, n: int, width: float, machine: Machine = REFERENCE
 
     `width` is the dimension of the vectors for "flat", "hnsw" and "ivfpq", or the bytes of a code for "itq" and "pq".
     """
+    if kind == "gpu":
+        return gpu_seconds(n, width)
     return CURVES[f"search-{kind}"].seconds(n, width, machine)
+
+
+def gpu_bytes(n: float, d: float) -> float:
+    """Memory of `GpuFlat` for n rows: half precision, squared length and mask, and the scores of two searches."""
+    return (2 * (d + -d % 16) + 5 + 8) * n
+
+
+def gpu_seconds(n: float, d: float) -> float:
+    """Predict a search on a GPU by a point, which reads all rows."""
+    return GPU_FIXED_S + 2 * d * n * _gpu_read(n, d)
+
+
+def gpu_round_seconds(n: float, d: float) -> tuple[float, float]:
+    """Predict a feedback round on a GPU: one pass with the Gaussian kernel, or two with the Laplace kernel."""
+    slower = GPU_MEMORY * _gpu_read(n, d)
+    one, two = 2 * d * n / GPU_PRODUCTS, 2 * ROUND_MARKS * d * n / GPU_DIFFERENCES
+    return GPU_ROUND_S + one * slower, GPU_ROUND_S + two * max(1.0, slower / 2)
+
+
+def _gpu_read(n: float, d: float) -> float:
+    """Seconds to read a byte: some rows may be in host memory."""
+    resident = min(1.0, 0.8 * GPU_RAM / gpu_bytes(n, d))
+    return resident / GPU_MEMORY + (1 - resident) / GPU_UPLOAD
 
 
 def slowest_seconds(samples: Sequence[float], n: int, cores: int, seed: int = 0) -> float:
@@ -668,6 +704,14 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         yield (
             f"During feedback, a process needs {human_bytes(chosen.memory + chosen.feedback)} of memory, more than"
             " available. Run feedback in a separate process, or in another space."
+        )
+    if workload.items >= GPU_MIN and chosen.name not in CODE_WAYS:
+        n, d = workload.items, workload.dim
+        first, last = gpu_round_seconds(n, d)
+        yield (
+            f"On a GPU, all searches are exact. Modelled for one NVIDIA H200: {human_bytes(gpu_bytes(n, d))} of its"
+            f" memory, {human_seconds(gpu_seconds(n, d))} per search, {human_seconds(first)} to {human_seconds(last)}"
+            " per feedback round, depending on the kernel."
         )
     if workload.items > MEASURED_MAX:
         yield (

@@ -11,7 +11,7 @@ from lookalike.collection.fitting import update_spaces
 from lookalike.collection.space import Spaces
 from lookalike.errors import ConflictError, StoreError
 from lookalike.images.sources import exists
-from lookalike.store.actions import Changed, Removed
+from lookalike.store.actions import MAX_REMOVED, Changed, Removed
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Progress
 
@@ -22,7 +22,8 @@ def record_removal(store: Store, ids: set[int], sources: list[str], author: str)
     Pictures can be removed even if labels are damaged or the disk is full. The removal can then not be undone.
     """
     try:
-        return store.judgements.actions.record_removal(Removed(store.items.save(ids), sources), len(ids), author=author)
+        rows = store.items.save(ids) if len(ids) <= MAX_REMOVED else {}
+        return store.judgements.actions.record_removal(Removed(rows, sources), len(ids), author=author)
     except StoreError:
         return None
 

@@ -48,6 +48,7 @@ from lookalike.types import Feature, Ids, Pixels, Progress, Query, Vectors
 if TYPE_CHECKING:  # faiss is loaded when an index needs it
     from lookalike.index.ann import Ann
     from lookalike.index.coded import Coded
+    from lookalike.index.gpu_flat import GpuFlat
     from lookalike.index.leaves import Leaves
 
 
@@ -70,7 +71,7 @@ class Space:
     def __init__(self, spaces: "Spaces", name: str):
         self.name = name
         self.store = spaces.store
-        self.executor = spaces.executor
+        self.executor, self.fit_gpu = spaces.executor, spaces.fit_gpu
         self._spaces = spaces
 
     def __repr__(self) -> str:
@@ -178,7 +179,7 @@ class Space:
         return self._transforms_rows and self.takes_labels
 
     @property
-    def index(self) -> "Flat | Ann | Coded":
+    def index(self) -> "Flat | Ann | Coded | GpuFlat":
         """The index that answers searches."""
         return self._spaces.indexes.searched(self._indexed_name)
 
@@ -189,7 +190,7 @@ class Space:
         return rows  # type: ignore[no-any-return]
 
     @property
-    def feedback_index(self) -> "Flat | Leaves":
+    def feedback_index(self) -> "Flat | Leaves | GpuFlat":
         """The index over `rows` that answers the queries of feedback."""
         return self._spaces.indexes.hyperplanes(self._rows_name)
 
@@ -352,10 +353,13 @@ class Space:
 class Spaces:
     """The spaces of a collection. Thread-safe."""
 
-    def __init__(self, store: Store, executor: Executor | None = None):
+    def __init__(
+        self, store: Store, executor: Executor | None = None, gpu: str | None = None, fit_gpu: str | None = None
+    ):
         self.store = store
+        self.gpu, self.fit_gpu = gpu, fit_gpu  # for searches and for fits, as PyTorch names it; None for the CPU
         self.executor: Executor = executor or LocalExecutor()
-        self.indexes = Indexes(store, self.executor, self._coded_chain)
+        self.indexes = Indexes(store, self.executor, self._coded_chain, gpu)
         self._lock = threading.Lock()
         self._stored: tuple[int, dict[str, StoredSpace]] = (-1, {})
         self._chains: dict[str, tuple[Any, Chain]] = {}

@@ -143,7 +143,7 @@ class _TextNetwork:
             raise InputError(f"{path} needs {tokens} tokens. Got length={length}. Change length to match.")
         self.batch = batch or 1
         self.tokenizer = _load_tokenizer(tokenizer)
-        self.length = _set_length(self.tokenizer, length or tokens, pad)
+        self.length = _set_length(self.tokenizer, length or tokens, pad, tokenizer)
         self._choose_output()
 
     def run(self, prompts: Sequence[str]) -> Vectors:
@@ -224,22 +224,43 @@ def _load_tokenizer(path: str) -> "Tokenizer":
     try:
         return tokenizers.Tokenizer.from_file(path)
     except Exception as error:  # noqa: BLE001 (tokenizers raises Exception itself)
-        raise InputError(
-            f"Cannot load {path} as a tokenizer: {first_line(error)}. Give the path of the network's tokenizer.json."
-        ) from None
+        raise _invalid_tokenizer(path, error) from None
 
 
-def _set_length(tokenizer: "Tokenizer", length: int | None, pad: int | None) -> int:
-    """Make a tokenizer pad and truncate all texts to a length, by default that of its file; return the length."""
+def _invalid_tokenizer(path: str, error: BaseException) -> InputError:
+    return InputError(
+        f"Cannot load {path} as a tokenizer: {first_line(error)}. Give the path of the network's tokenizer.json."
+    )
+
+
+def _set_length(tokenizer: "Tokenizer", length: int | None, pad: int | None, path: str) -> int:
+    """Make a tokenizer pad and truncate all texts to a length, by default that of its file; return the length.
+
+    `path` is the file of the tokenizer, for errors.
+    """
     truncation, padding = tokenizer.truncation or {}, tokenizer.padding or {}
     length = length or truncation.get("max_length") or padding.get("length") or LENGTH
+    if length > MAX_LENGTH:  # tokenizers would end the process if it ran out of memory
+        raise InputError(
+            f"The network or its tokenizer declares a length of {length} tokens; the maximum is {MAX_LENGTH}. Set"
+            " length to the number of tokens that the network was trained with, such as 77."
+        )
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    try:
+        tokens = tokenizer.encode("").ids  # those that all texts have
+    except BaseException as error:
+        # A panic of Rust, for example if the file refers to a token that it does not declare, is not an Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise _invalid_tokenizer(path, error) from None
     if pad is None:
         pad = padding.get("pad_id")
     if pad is None:
         fillers = [tokenizer.token_to_id(name) for name in FILLERS]
         pad = next((filler for filler in fillers if filler is not None), None)
     if pad is None:
-        pad = next(reversed(tokenizer.encode("").ids), 0)  # an empty text consists of the tokens that all texts have
+        pad = next(reversed(tokens), 0)
     tokenizer.enable_truncation(length, direction=truncation.get("direction", "right"))
     tokenizer.enable_padding(length=length, pad_id=pad, direction=padding.get("direction", "right"))
     return length

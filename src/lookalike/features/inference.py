@@ -16,6 +16,7 @@ from onnx import GraphProto
 from onnx.helper import make_model, make_opsetid
 
 from lookalike.arrays import chunks, unit_rows
+from lookalike.devices import onnx_providers
 from lookalike.features.pixels import crop_square
 from lookalike.images.workers import THREADS_VARIABLE, count_cores
 from lookalike.types import Patches, Pixels
@@ -67,7 +68,8 @@ def open_session(
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     options.log_severity_level = 4  # errors are raised as exceptions; nothing is printed
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    providers = onnx_providers(onnxruntime.get_available_providers())
+    return onnxruntime.InferenceSession(model, options, providers=providers)
 
 
 def save_graph(graph: GraphProto) -> bytes:

@@ -328,6 +328,6 @@ def _is_per_channel(value: Any) -> bool:
     return numbers.shape in ((), (3,)) and bool(np.all(np.isfinite(numbers)))
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's message."""
     return str(error).strip().partition("\n")[0]

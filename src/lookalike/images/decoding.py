@@ -128,7 +128,9 @@ def read(source: str | Path | bytes, *, side: int | None = None, limits: Limits 
     except Image.DecompressionBombError:
         raise ImageError(f"it has more than {limits.max_pixels} pixels") from None
     except Exception as error:  # noqa: BLE001 — hostile bytes make decoders raise any error
-        text = " ".join(str(error).split())[:120] or type(error).__name__
+        reason = error.args[0] if error.args else ""
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(error)  # LibRaw's are bytes
+        text = " ".join(text.split())[:120] or type(error).__name__
         if "truncated" in text.lower():
             raise ImageError("it is truncated") from None
         if text in _VAGUE_ERRORS:

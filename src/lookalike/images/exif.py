@@ -6,7 +6,7 @@ All values come from the file and can be hostile, so each one is checked and sho
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from lookalike.types import MAX_EXIF_TEXT, Exif
@@ -108,9 +108,9 @@ def _degrees(gps: Mapping[int, Any], tag: int, ref: int, negative: str, most: fl
 
 
 def _time(tags: Mapping[int, Any], details: Mapping[int, Any]) -> float | None:
-    """Return POSIX seconds; a time without a time zone is read as UTC."""
+    """Return POSIX seconds, in the years 1 to 9999; a time without a time zone is read as UTC."""
     moment = _text(details, _TAKEN) or _text(tags, _DATE)
     for zone in (_text(details, _TAKEN_OFFSET), "+00:00") if moment else ():
         with contextlib.suppress(ValueError, OverflowError):
-            return datetime.strptime(f"{moment} {zone}", "%Y:%m:%d %H:%M:%S %z").timestamp()
+            return datetime.strptime(f"{moment} {zone}", "%Y:%m:%d %H:%M:%S %z").astimezone(UTC).timestamp()
     return None

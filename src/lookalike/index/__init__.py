@@ -2,6 +2,7 @@
 
     queries                          points, hyperplanes, centres, weighted sums
     flat                             `Flat`: exact search over vectors
+    gpu_flat, gpu_scores, gpu_triton `GpuFlat`: the same on a GPU; its scores, in plain torch and as Triton kernels
     hamming                          `Hamming`: exact search over codes
     ann                              `Ann`, `Shortlisted`: approximate search with faiss, for millions of vectors
     leaves, leaf_codes, leaf_scores  `Leaves`: hyperplane queries on large collections; their structure and scores

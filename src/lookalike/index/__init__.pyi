@@ -5,6 +5,7 @@ from .choice import measure_recall as measure_recall
 from .coded import Coded as Coded
 from .flat import Flat as Flat
 from .fsm_tree import FsmTree as FsmTree
+from .gpu_flat import GpuFlat as GpuFlat
 from .hamming import Hamming as Hamming
 from .leaves import Leaves as Leaves
 from .multi_hash import MultiHash as MultiHash

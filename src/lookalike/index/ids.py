@@ -48,6 +48,7 @@ class IdTable:
 
     def __init__(self) -> None:
         self._runs: list[tuple[Ids, Ids]] = []  # ids, ascending, and their rows; row -1 = removed
+        self._removed = False  # whether any row can be -1
 
     def __contains__(self, item: int) -> bool:
         return bool(self.rows(np.array([item], np.int64))[0] >= 0)
@@ -55,7 +56,7 @@ class IdTable:
     def copy(self) -> "IdTable":
         """An independent copy."""
         made = IdTable()
-        made._runs = [(ids, rows.copy()) for ids, rows in self._runs]
+        made._runs, made._removed = [(ids, rows.copy()) for ids, rows in self._runs], self._removed
         return made
 
     def add(self, ids: Ids, rows: Ids) -> None:
@@ -83,6 +84,7 @@ class IdTable:
             place, present = _locate(run_ids, rows, ids)
             removed.append(rows[place[present]])
             rows[place[present]] = -1
+            self._removed |= bool(present.any())
         return np.concatenate(removed)
 
     def rows(self, ids: Ids) -> Ids:
@@ -105,6 +107,10 @@ class IdTable:
         """All ids, ascending."""
         if len(self._runs) == 1:  # already sorted
             run_ids, rows = self._runs[0]
+            if not self._removed:  # a read-only view: a copy of 100M ids takes 0.5 s
+                ids = run_ids.view()
+                ids.flags.writeable = False
+                return ids
             return np.asarray(run_ids[rows >= 0], np.int64)
         return _merge(self._runs)[0] if self._runs else np.empty(0, np.int64)
 

@@ -55,7 +55,9 @@ def main() -> None:
     try:
         with (
             connected(order["cluster"]) as cluster,
-            Collection(order["collection"], wait_s=LOCK_WAIT_S, within=order["within"], cluster=cluster) as collection,
+            Collection(
+                order["collection"], wait_s=LOCK_WAIT_S, within=order["within"], cluster=cluster, device=order["device"]
+            ) as collection,
         ):
             result, message = KINDS[order["kind"]](collection, order["arguments"], _reporter(out))
     except LookalikeError as error:

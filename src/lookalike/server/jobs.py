@@ -111,6 +111,7 @@ class Jobs:
     sources : Folders that were added before. Links are followed only into the real folders of `roots` and `sources`.
     backup_dir : Directory for backups; None: backup jobs fail.
     cluster : Address of the cluster that jobs use; None: this machine.
+    device : Device that jobs use: auto, cpu or cuda.
     """
 
     def __init__(
@@ -120,9 +121,10 @@ class Jobs:
         sources: Sequence[str] = (),
         backup_dir: Path | None = None,
         cluster: str | None = None,
+        device: str = "auto",
     ):
         self._collection = collection
-        self._cluster = cluster
+        self._cluster, self._device = cluster, device
         self._roots = [str(root) for root in roots]
         self._within = [*self._roots, *sources]
         self._backup_dir = backup_dir
@@ -306,6 +308,7 @@ class Jobs:
             "collection": str(self._collection),
             "within": self._within,
             "cluster": self._cluster,
+            "device": self._device,
             "kind": job.kind,
             "arguments": self._arguments(job) | {"author": job.author},
         }

@@ -182,7 +182,7 @@ class FolderOut(TypedDict):
     path: Annotated[str, Field(description="Value of the condition `folder` in a filter.")]
     name: str
     n: Annotated[int, Field(description="Number of items, at any depth.")]
-    folders: Annotated[bool, Field(description="Whether it contains folders.")]
+    has_folders: Annotated[bool, Field(description="Whether it contains folders.")]
 
 
 class FoldersOut(TypedDict):
@@ -463,7 +463,7 @@ class SavedRunOut(SearchOut):
 class NewOut(TypedDict):
     """The number of new results of a saved search."""
 
-    new: int
+    n_new: int
 
 
 class UnderstoodOut(TypedDict):
@@ -953,7 +953,7 @@ class CopiesOut(TypedDict):
     """The copies that the rule does not keep."""
 
     items: list[str]
-    groups: Annotated[int, Field(description="Number of groups with a marked picture.")]
+    n_groups: Annotated[int, Field(description="Number of groups with a marked picture.")]
     bytes: Annotated[int, Field(description="Size of the marked pictures.")]
 
 
@@ -1003,7 +1003,7 @@ class TierOut(TypedDict):
     """The number of groups in a tier of duplicates."""
 
     tier: TierName
-    groups: Annotated[int | None, Field(description="null if the groups of this tier were never computed.")]
+    n_groups: Annotated[int | None, Field(description="null if the groups of this tier were never computed.")]
 
 
 class DismissedOut(TypedDict):

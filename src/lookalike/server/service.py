@@ -62,7 +62,9 @@ class Service:
         if settings.backup_dir is not None:
             check_target(collection.path, settings.backup_dir)
         sources = [*collection.real_sources(), self.upload_folder]
-        self.jobs = Jobs(collection.path, settings.roots, sources, settings.backup_dir, settings.cluster)
+        self.jobs = Jobs(
+            collection.path, settings.roots, sources, settings.backup_dir, settings.cluster, settings.device
+        )
         self.events = JobEvents(self.jobs)
         self.metrics.gauges |= {
             "uploads": lambda: len(self.uploads),

@@ -65,6 +65,7 @@ class Settings:
         later has no effect.
     backup_dir : The only directory in which jobs may create a backup; None: backup jobs are rejected.
     cluster : Address of the cluster that jobs use; None: this machine.
+    device : Device that jobs use: auto, cpu or cuda.
     budget, rates : The limits.
     """
 
@@ -74,6 +75,7 @@ class Settings:
     roots: tuple[Path, ...] = ()
     backup_dir: Path | None = None
     cluster: str | None = None
+    device: str = "auto"
     budget: Budget = field(default_factory=Budget)
     rates: Rates = field(default_factory=Rates)
 

@@ -28,6 +28,9 @@ KEEP_S = 30 * 86_400.0
 MAX_REMOVED = 100_000
 """Maximum number of pictures of a removal that can be undone."""
 
+MAX_ID = 2**63 - 1
+"""Largest integer of SQLite."""
+
 UNKNOWN = "unknown"
 """The author of a change without one."""
 
@@ -157,7 +160,8 @@ class Actions:
     def all(self, offset: int = 0, limit: int = -1) -> list[Action]:
         """Return the actions, newest first."""
         with self._db.reading() as db:
-            rows = db.execute(f"{_SELECT} ORDER BY actions.id DESC LIMIT ? OFFSET ?", [limit, offset]).fetchall()
+            wanted = [min(limit, MAX_ID), min(offset, MAX_ID)]
+            rows = db.execute(f"{_SELECT} ORDER BY actions.id DESC LIMIT ? OFFSET ?", wanted).fetchall()
         return [_action(row) for row in rows]
 
     def get(self, number: int) -> Action:
@@ -192,7 +196,10 @@ class Actions:
             recorder = _start(db, action.kind, author, action.label, action.target, undoes=action)
             n = _write_back(db, number)
             db.execute("INSERT INTO changes (item) VALUES (NULL)")  # class models in memory notice it
-            return recorder.finish(n, action.count)
+            undone = recorder.finish(n, action.count)
+            if undone.action is None:  # such as a new class, to which pictures were added since
+                raise _conflict(db, action, None)
+            return undone
 
     def record_removal(self, removed: Removed, count: int, *, author: str) -> int | None:
         """Record the removal of pictures that is about to happen; return the action. Too many cannot be undone."""
@@ -251,7 +258,7 @@ def _action(row: Sequence[Any]) -> Action:
 
 
 def _get(db: sqlite3.Connection, number: int) -> Action:
-    row = db.execute(f"{_SELECT} WHERE actions.id = ?", [number]).fetchone()
+    row = db.execute(f"{_SELECT} WHERE actions.id = ?", [number]).fetchone() if number <= MAX_ID else None
     if row is None:
         raise NoItemError(f"There is no action {number}. To list them: lookalike history")
     return _action(row)
@@ -294,8 +301,6 @@ def _check_can_undo(db: sqlite3.Connection, action: Action) -> None:
 
 def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
     """Raise ConflictError if a row that an action changed has changed since."""
-    later: int | None = None
-    conflict = False
     for table, (columns, keys, _) in RECORDED.items():
         if table == "predictions":  # users did not enter them, and they can be predicted again
             continue
@@ -308,35 +313,53 @@ def _check_unchanged(db: sqlite3.Connection, action: Action) -> None:
         )
         key = db.execute(query, [action.id, table]).fetchone()
         if key is not None:
-            conflict = True
-            values = [text(value) if isinstance(value, str) else value for value in key]
-            where = " AND ".join(
-                f"{letter} IS {TEXT if isinstance(value, str) else '?'}"
-                for letter, value in zip(_LETTERS, key, strict=False)
-            )
-            find = f"SELECT max(action) FROM action_rows WHERE name = ? AND {where} AND action > ?"
-            later = db.execute(find, [table, *values, action.id]).fetchone()[0]
-            break
-    if not conflict and action.kind in WHOLE:
+            raise _conflict(db, action, _last_change(db, table, key, after=action.id))
+    for table, other in (("labels", "rejections"), ("rejections", "labels")):  # a picture has only one of them
+        query = (
+            "SELECT a, b FROM action_rows AS row WHERE NOT added AND number IN"
+            f" (SELECT first FROM ({_SPANS.format(key='a, b')}))"
+            f" AND EXISTS (SELECT 1 FROM {other} WHERE item = a AND label = b) AND NOT EXISTS"
+            f" (SELECT 1 FROM action_rows WHERE action = row.action AND name = '{other}' AND a = row.a AND b = row.b)"
+        )
+        key = db.execute(query, [action.id, table]).fetchone()
+        if key is not None:
+            raise _conflict(db, action, _last_change(db, other, key, after=action.id))
+    if action.kind in WHOLE:
         names = (
             "SELECT b AS name FROM action_rows WHERE action = :id AND name IN ('labels', 'rejections')"
             " UNION SELECT a FROM action_rows WHERE action = :id AND name = 'classes'"
         )
         find = (
-            "SELECT max(action) FROM action_rows JOIN actions ON actions.id = action WHERE action > :id"
-            " AND undoes IS NULL AND undone_by IS NULL"
+            "SELECT max(action) FROM action_rows JOIN actions ON actions.id = action"
+            " LEFT JOIN actions AS undone ON undone.id = actions.undoes"
+            " LEFT JOIN actions AS redone ON redone.id = undone.undoes WHERE action > :id AND"
+            " CASE WHEN actions.undoes IS NULL THEN actions.undone_by IS NULL"
+            " ELSE redone.id IS NOT NULL AND redone.undone_by IS NULL AND redone.id <> :id END"
             f" AND ((name IN ('labels', 'rejections') AND b IN (SELECT name FROM ({names})))"
             f" OR (name = 'classes' AND a IN (SELECT name FROM ({names}))))"
         )
         later = db.execute(find, {"id": action.id}).fetchone()[0]
-        conflict = later is not None
-    if conflict:
-        start = f"Cannot undo action {action.id} ({action.text}), because "
-        if later is None:
-            raise ConflictError(f"{start}the same data has changed since. Nothing was undone.")
-        raise ConflictError(
-            f"{start}action {later} ({_get(db, later).text}) changed the same data. Undo that one first."
-        )
+        if later is not None:
+            raise _conflict(db, action, later)
+
+
+def _last_change(db: sqlite3.Connection, table: str, key: Sequence[Any], *, after: int) -> int | None:
+    """Return the last action after this one that changed the row with this key."""
+    values = [text(value) if isinstance(value, str) else value for value in key]
+    where = " AND ".join(
+        f"{letter} IS {TEXT if isinstance(value, str) else '?'}" for letter, value in zip(_LETTERS, key, strict=False)
+    )
+    find = f"SELECT max(action) FROM action_rows WHERE name = ? AND {where} AND action > ?"
+    found: int | None = db.execute(find, [table, *values, after]).fetchone()[0]
+    return found
+
+
+def _conflict(db: sqlite3.Connection, action: Action, later: int | None) -> ConflictError:
+    """Return the error for an action that cannot be undone because of a later one, if that is known."""
+    start = f"Cannot undo action {action.id} ({action.text}), because "
+    if later is None:
+        return ConflictError(f"{start}the same data has changed since. Nothing was undone.")
+    return ConflictError(f"{start}action {later} ({_get(db, later).text}) changed the same data. Undo that one first.")
 
 
 def _write_back(db: sqlite3.Connection, number: int) -> int:

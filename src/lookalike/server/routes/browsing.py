@@ -78,7 +78,7 @@ async def folders(request: Request, asked: Annotated[FoldersQuery, Query()]) -> 
                     path=valid_text(folder.path),
                     name=valid_text(folder.name),
                     n=folder.items,
-                    folders=folder.has_folders,
+                    has_folders=folder.has_folders,
                 )
                 for folder in found[:MAX_ITEMS]
             ],

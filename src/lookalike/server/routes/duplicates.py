@@ -74,7 +74,7 @@ async def list_tiers(request: Request, asked: Annotated[TiersQuery, Query()]) ->
 
     def count(_: object) -> list[TierOut]:
         counts = service.collection.count_duplicates(space=asked.space)
-        return [TierOut(tier=tier, groups=groups) for tier, groups in counts.items()]
+        return [TierOut(tier=tier, n_groups=groups) for tier, groups in counts.items()]
 
     return json_response(await service.lanes.run(request, count))
 
@@ -90,7 +90,7 @@ async def copies(request: Request, asked: CopiesIn) -> Response:
         ids = [item for one in marked for item in one.items]
         return CopiesOut(
             items=[format_id(item) for item in ids],
-            groups=sum(bool(one.items) for one in marked),
+            n_groups=sum(bool(one.items) for one in marked),
             bytes=sum(item.bytes for item in collection.get(ids).values()),
         )
 

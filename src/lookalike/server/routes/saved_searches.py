@@ -86,7 +86,7 @@ async def count_new(request: Request, id: SavedPath) -> Response:
     service = service_of(request)
 
     def count(_: object) -> NewOut:
-        return NewOut(new=service.collection.saved_searches.count_new(_find(service, id).id))
+        return NewOut(n_new=service.collection.saved_searches.count_new(_find(service, id).id))
 
     return json_response(await service.lanes.run(request, count, lane="describe"))
 

@@ -14,7 +14,7 @@ import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
 import { noteUndo } from "./undo.js";
-import { empty, lead } from "./view_parts.js";
+import { empty, lead, menu } from "./view_parts.js";
 
 const SHOWN = 24; // suggestions per page
 
@@ -176,12 +176,12 @@ function more(name, size) {
     go(to);
     return true;
   };
-  const field = (words, value) =>
+  const field = (words, value, props = {}) =>
     h(
       "label",
       {},
       h("span", {}, words),
-      h("input", { type: "text", name: "to", value, required: true, autocomplete: "off", maxlength: 200 }),
+      h("input", { type: "text", name: "to", value, required: true, autocomplete: "off", maxlength: 200, ...props }),
     );
   const rename = () => {
     const content = field("New name", name);
@@ -193,13 +193,16 @@ function more(name, size) {
     content.lastChild.select();
   };
   const merge = () => {
-    const content = field("Target class", "");
+    const others = h("datalist", { id: "targets" });
+    const offer = (classes) => others.append(...classes.filter((one) => one.name !== name).map((one) => h("option", { value: one.name })));
+    get("/classes").then(offer, () => {}); // suggestions only
+    const content = field("Target class", "", { list: "targets" });
     const act = () => {
       const into = content.lastChild.value.trim();
       return change("merge", { names: [name], into }, `Merged ${name} into ${into}.`, link("class", into));
     };
     const warning = `This moves ${many(size(), "picture")} to the target class, and deletes the class ${name}.`;
-    form(`Merge the class ${name}`, [h("p", {}, warning), content], "Merge", act, { class: "danger" });
+    form(`Merge the class ${name}`, [h("p", {}, warning), content, others], "Merge", act, { class: "danger" });
     content.lastChild.focus();
   };
   const erase = () =>
@@ -211,14 +214,5 @@ function more(name, size) {
     ["Merge into another class", merge],
     ["Delete", erase],
   ];
-  return h(
-    "details",
-    { class: "menu" },
-    h("summary", { class: "button" }, "Edit class"),
-    h(
-      "ul",
-      {},
-      items.map(([words, act]) => h("li", {}, h("button", { type: "button", onclick: act }, words))),
-    ),
-  );
+  return menu("Edit class", items.map(([words, act]) => h("button", { type: "button", onclick: act }, words)));
 }

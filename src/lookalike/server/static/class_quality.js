@@ -47,8 +47,10 @@ export async function quality(signal) {
 }
 
 /** A table of the most confused classes: a row per class, a column per predicted class. */
-function matrix({ confused, by_class: figures }) {
-  if (!confused.length) return h("p", { class: "quiet" }, "No classes are confused.");
+function matrix({ confused, by_class: figures, own_none: none, pictures }) {
+  const unknown = Math.round(none * pictures); // labelled pictures that are predicted as no class
+  const others = unknown ? ` For ${many(unknown, "picture")}, no class is predicted.` : "";
+  if (!confused.length) return h("p", { class: "quiet" }, `No classes are confused.${others}`);
   const names = (key) => [...new Set(confused.map((pair) => pair[key]))];
   const columns = names("predicted");
   const right = new Map(figures.map((figure) => [figure.name, figure.right]));

@@ -27,10 +27,11 @@ const MAX_NAMES = 4; // pictures that a message names
 export async function show({ query }, signal) {
   const limit = Number(query.get("limit")) || SHOWN;
   const [tiers] = await Promise.all([get("/duplicates/tiers", {}, signal), collection(signal)]);
-  const counts = Object.fromEntries(tiers.map((one) => [one.tier, one.groups]));
-  const tier = query.get("tier") ?? tiers.find((one) => one.groups)?.tier ?? "same";
+  const counts = Object.fromEntries(tiers.map((one) => [one.tier, one.n_groups]));
+  const tier = query.get("tier") ?? tiers.find((one) => one.n_groups)?.tier ?? "same";
   const { groups, total, job, without_detail } = await get("/duplicates", { tier, offset: 0, limit }, signal);
   counts[tier] = job && !total ? null : total;
+  const counting = tier === "identical" && counts.same === null && (await get("/duplicates", { tier: "same", limit: 1 }, signal)).job;
   const tabs = TIERS.map(([name, words]) =>
     h(
       "a",
@@ -58,6 +59,7 @@ export async function show({ query }, signal) {
       ),
     job &&
       follow(job, groups.length ? "Pictures have changed. Updating the groups…" : "Looking for duplicates…", signal),
+    counting && follow(counting, "Looking for copies of the same photo…", signal),
     rule && rule.element,
     groups.length
       ? h(
@@ -228,7 +230,9 @@ function card(group, marked, rule, signal) {
     h(
       "div",
       { class: "lane-head" },
-      h("h2", {}, group.why || many(group.items.length, "picture")),
+      group.tier === "alike"
+        ? h("h2", { title: group.why }, many(group.items.length, "similar picture"))
+        : h("h2", {}, group.why || many(group.items.length, "picture")),
       acts && h("div", { class: "actions" }, acts),
     ),
     row.element,

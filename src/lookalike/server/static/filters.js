@@ -4,6 +4,7 @@ import { button, choice, h, icon } from "./dom.js";
 import { dialog } from "./notify.js";
 import { recall, remember } from "./remembered.js";
 import { amend, go, read } from "./router.js";
+import { menu } from "./view_parts.js";
 
 const SIZES = [
   ["", "any size"],
@@ -142,12 +143,7 @@ export function bar(query, { order = false, signal } = {}) {
 /** The export menu: one download link per format, with `what` as the query. */
 export function exporter(path, what = {}, formats = ["csv", "json", "paths", "coco"]) {
   const links = formats.map((format) =>
-    h("li", {}, h("a", { href: address(path, { ...what, format }), download: "" }, FORMATS[format])),
+    h("a", { href: address(path, { ...what, format }), download: "" }, FORMATS[format]),
   );
-  return h(
-    "details",
-    { class: "menu" },
-    h("summary", { class: "button" }, icon("out"), h("span", {}, "Export")),
-    h("ul", {}, links),
-  );
+  return menu([icon("out"), h("span", {}, "Export")], links);
 }

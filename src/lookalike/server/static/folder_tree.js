@@ -19,14 +19,14 @@ export function folderTree(query, signal) {
     list.replaceChildren(...folders.map(node));
     tree.querySelector("li")?.setAttribute("tabindex", 0);
   };
-  const node = ({ path, name, n, folders }) => {
-    const arrow = h("span", { class: "arrow" }, folders && icon("up"));
-    const click = ({ target }) => (folders && arrow.contains(target) ? toggle(item) : choose(item));
+  const node = ({ path, name, n, has_folders: isParent }) => {
+    const arrow = h("span", { class: "arrow" }, isParent && icon("up"));
+    const click = ({ target }) => (isParent && arrow.contains(target) ? toggle(item) : choose(item));
     const row = h("div", { class: "folder", onclick: click }, arrow, h("span", {}, name), h("i", {}, count(n)));
     const label = `${name}, ${many(n, "picture")}`;
     const props = { role: "treeitem", tabindex: "-1", "aria-label": label, "aria-selected": String(path === chosen) };
     const item = h("li", { ...props, dataset: { path, key: `folder=${path}` } }, row);
-    if (folders) {
+    if (isParent) {
       item.append(h("ul", { role: "group" }));
       toggle(item, expanded.has(path));
     }

@@ -52,6 +52,9 @@ export function firstNames(names, shown, total = names.length) {
 /** The name of a picture on the page. */
 export const title = (item) => item.name || last(item.path) || item.id;
 
+/** What pictures have in common that are similar in a space, by its name. */
+export const SIMILARITIES = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
+
 /** How precise an estimate is, by the ratio of its bounds. */
 export function sureness({ low, high }) {
   const spread = (high + 1) / (low + 1);

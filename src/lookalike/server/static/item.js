@@ -147,13 +147,17 @@ function classes(item, early) {
     suggestion.append(h("p", {}, "Suggestion: ", h("a", { href: link("class", label) }, label), ` (${sure})`));
     if (may("judge"))
       suggestion.append(
-        button("yes", "Yes", () => change("add", label)),
-        button("no", "No", () =>
-          attempt(async () => {
-            const { action } = await post("/classes/reject", { name: label, items: [item.id] });
-            suggestion.replaceChildren();
-            noteUndo(`Rejected ${label}.`, action);
-          }),
+        h(
+          "div",
+          { class: "inline" },
+          button("yes", "Yes", () => change("add", label)),
+          button("no", "No", () =>
+            attempt(async () => {
+              const { action } = await post("/classes/reject", { name: label, items: [item.id] });
+              suggestion.replaceChildren();
+              noteUndo(`Rejected ${label}.`, action);
+            }),
+          ),
         ),
       );
   }

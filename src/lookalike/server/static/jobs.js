@@ -42,9 +42,9 @@ export async function show(_route, signal) {
     { class: "view narrow" },
     lead("Jobs", "Long-running tasks. They continue if you leave this page."),
     may("manage") ? starters(about) : null,
+    about.not_indexed ? notIndexed(await get("/not-indexed", {}, signal)) : null,
     h("h2", {}, "Running and finished"),
     list,
-    about.not_indexed ? notIndexed(await get("/not-indexed", {}, signal)) : null,
     user(about),
   );
 }

@@ -26,7 +26,7 @@ export function keepRule(marked) {
     const chosen = found.items.filter((id) => !ids || ids.includes(id));
     marked.select(chosen, ids);
     if (!chosen.length) note("No copies to select. Crops and pictures in reference folders stay.");
-    else if (!ids) marked.summary.append(` In ${many(found.groups, "group")}, ${bytes(found.bytes)}.`);
+    else if (!ids) marked.summary.append(` In ${many(found.n_groups, "group")}, ${bytes(found.bytes)}.`);
   }
 
   const submit = (event) => {

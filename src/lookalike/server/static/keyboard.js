@@ -10,7 +10,7 @@ const ALL = [
       ["Ctrl + K", "go to a view, class, session or folder, or run an action"],
       ["?", "show this list"],
       ["Ctrl + Z", "undo the last change"],
-      ["Esc", "close; go back from a single picture"],
+      ["Esc", "close; go back from a single picture or a comparison"],
     ],
   ],
   [
@@ -98,9 +98,11 @@ function press(event) {
   if (matching.some((table) => table[name](event) !== false)) event.preventDefault();
 }
 
-/** Move the focus from the page to its first visible picture. */
+/** Move the focus from the page to its first visible picture, or to the map. */
 function enter(event) {
   if (!event.target.matches("body, main")) return false;
+  const map = document.querySelector("main [role=application]");
+  if (map) return map.focus();
   const below = document.getElementById("top").offsetHeight;
   const all = [...document.querySelectorAll("main [role=grid] [data-focus]")];
   const target = all.find((one) => one.checkVisibility() && one.getBoundingClientRect().top >= below);

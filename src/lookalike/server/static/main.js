@@ -48,6 +48,7 @@ const brand = h(
 );
 let current = new AbortController(); // aborts when the user leaves the view
 let first = true;
+let shown = null; // the address of the current view
 let moves = 0; // number of views shown so far
 
 function header(route) {
@@ -95,8 +96,16 @@ async function load(name) {
 
 /** The place of the focus in a grid, for a new version of the view: only the user moves the focus. */
 function focusedTile() {
-  const cell = document.activeElement.closest("main .grid [role=gridcell]");
-  return cell && { id: cell.querySelector("[data-focus]")?.dataset.id, index: Number(cell.dataset.index) };
+  const cell = document.activeElement.closest("main [role=grid] [role=gridcell]");
+  if (!cell) return null;
+  const index = Number(cell.dataset.index ?? [...cell.parentElement.children].indexOf(cell));
+  return { grid: cell.closest("[role=grid]").ariaLabel, id: cell.querySelector("[data-focus]")?.dataset.id, index };
+}
+
+/** Whether the focus is in a view or a dialog or, if the view was only reloaded, on any control. */
+function isUsed(view, isReload) {
+  const { activeElement: focus } = document;
+  return view.contains(focus) || document.querySelector("dialog[open]") !== null || (isReload && focus !== document.body);
 }
 
 /** Show the view of the current address. The old view stays until the new one is ready or loading takes too long. */
@@ -107,6 +116,8 @@ async function render(scroll, old = "") {
     tray.show(read());
     return saveScroll();
   }
+  const isReload = location.hash === shown; // after a change, such as an undo
+  shown = location.hash;
   current.abort();
   current = new AbortController();
   moves += 1;
@@ -114,7 +125,7 @@ async function render(scroll, old = "") {
   const route = read();
   document.body.dataset.view = route.view;
   header(route);
-  const loading = !sameView && setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
+  const loading = !sameView && !isReload && setTimeout(() => main.replaceChildren(waiting()), first ? 0 : 300);
   let element;
   try {
     upload.setLimits((await collection(signal)).limits);
@@ -139,7 +150,7 @@ async function render(scroll, old = "") {
     clearTimeout(loading);
   }
   if (signal.aborted) return;
-  const focused = sameView && focusedTile();
+  const focused = (sameView || isReload) && focusedTile();
   const y = scroll ?? (sameView ? scrollY : 0);
   main.replaceChildren(element);
   // Grids must know their height before the page scrolls.
@@ -148,10 +159,10 @@ async function render(scroll, old = "") {
   dispatchEvent(new Event("scroll")); // the browser sends none if the old view was at the same position
   const heading = element.querySelector("h1")?.textContent;
   document.title = heading && heading !== "Lookalike" ? `${heading} – Lookalike` : "Lookalike";
-  if (focused) element.querySelector(".grid")?.dispatchEvent(new CustomEvent("refocus", { detail: focused }));
+  const grid = focused ? [...element.querySelectorAll("[role=grid]")].find((one) => one.ariaLabel === focused.grid) : null;
+  grid?.dispatchEvent(new CustomEvent("refocus", { detail: focused }));
   if (first) first = false;
-  else if (!sameView && !element.contains(document.activeElement) && !document.querySelector("dialog[open]"))
-    main.focus({ preventScroll: true });
+  else if (!sameView && !isUsed(element, isReload)) main.focus({ preventScroll: true });
   element.dispatchEvent(new CustomEvent("shown"));
   if (heading) say([heading, element.querySelector(".lead p.quiet")?.textContent].filter(Boolean).join(". "));
 }
@@ -161,9 +172,9 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || event.defaultPrevented || typing(event) || read().view !== "item") return;
+  if (event.key !== "Escape" || event.defaultPrevented || typing(event) || !["item", "compare"].includes(read().view)) return;
   if (moves > 1) history.back();
-  else location.hash = link("pictures"); // the visit started with this picture
+  else location.hash = link("pictures"); // the visit started here
 });
 addEventListener("keydown", async (event) => {
   if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;

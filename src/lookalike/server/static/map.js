@@ -2,8 +2,9 @@
 import { get } from "./api.js";
 import { collection } from "./collection.js";
 import { button, choice, h } from "./dom.js";
-import { count, many } from "./format.js";
+import { count, many, SIMILARITIES } from "./format.js";
 import { follow, news, running } from "./job_progress.js";
+import { keys } from "./keyboard.js";
 import { MapCanvas, OTHER, ZOOM } from "./map_canvas.js";
 import { readMap } from "./map_data.js";
 import { amend, go } from "./router.js";
@@ -59,7 +60,8 @@ export async function show({ query }, signal) {
     "aria-pressed": "false",
     title: "Draw around pictures to select them; or hold Shift and drag",
   });
-  const spaces = choice("Similarity", about.spaces.map(({ name }) => [name, name]), points.space, (name) => go(amend({ space: name })));
+  const names = about.spaces.map(({ name }) => [name, SIMILARITIES[name] ?? name]);
+  const spaces = choice("Similarity", names, points.space, (name) => go(amend({ space: name })));
   const tools = h(
     "div",
     { class: "actions" },
@@ -67,6 +69,7 @@ export async function show({ query }, signal) {
     lasso,
     button("yes", "Select visible", () => chart.selectInside()),
   );
+  keys({ "+": () => chart.zoom(ZOOM), "-": () => chart.zoom(1 / ZOOM), 0: () => chart.reset() }, signal);
   const zooms = [
     button("plus", "Zoom in", () => chart.zoom(ZOOM), { quiet: true }),
     button("minus", "Zoom out", () => chart.zoom(1 / ZOOM), { quiet: true }),

@@ -41,13 +41,14 @@ export function chooseTiles({ x, y }, shown, { left, top, across, down, width, h
     const level = [2, 1].find(isFree) ?? 0;
     const available = wide * 2 ** level;
     const isAlone = counts[0][at] === 1;
-    const size = Math.min(available, Math.max(least, isAlone ? Math.min(0.6 * available, LARGEST) : 0));
+    const lows = [left + corner(level, 0), top + corner(level, 1)];
+    const ends = [left + across + 20, top + down + 20]; // at the edge of the canvas
+    const free = Math.max(least / 2, Math.min(ends[0] - lows[0], (ends[1] - lows[1]) / 0.75));
+    const size = Math.min(available, free, Math.max(least, isAlone ? Math.min(0.6 * available, LARGEST) : 0));
     const i = chosen[at];
     const [u, v] = [left + x[i] * across, top + y[i] * down].map((value, axis) => {
       const half = (axis ? 0.375 : 0.5) * size;
-      const low = [left, top][axis] + corner(level, axis);
-      const end = [left + across, top + down][axis] + 20; // at the edge of the canvas
-      return Math.max(low + half, Math.min(low + available * (axis ? 0.75 : 1) - half, end - half, value));
+      return Math.max(lows[axis] + half, Math.min(lows[axis] + available * (axis ? 0.75 : 1) - half, ends[axis] - half, value));
     });
     if (Math.abs(u - width / 2) < (width + size) / 2 && Math.abs(v - height / 2) < (height + size) / 2)
       tiles.push({ i, x: u, y: v, width: size, height: 0.75 * size });

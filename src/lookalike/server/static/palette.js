@@ -33,7 +33,7 @@ async function entries(places) {
     run: () => attempt(async () => (await post("/jobs", { kind }), go(link("jobs")))),
   });
   return [
-    ...places.map(([view, name]) => to("View", name, link(view))),
+    ...[...places, ["history", "History"]].map(([view, name]) => to("View", name, link(view))),
     ...classes.map(({ name, pictures }) => to("Class", name, link("class", name), many(pictures, "picture"))),
     ...sessions.map(({ id, name, label }) => to("Session", label ?? name ?? "Untitled session", link("session", id))),
     ...folders.map(({ path, name, n }) => to("Folder", name, link("pictures", "", { folder: path }), many(n, "picture"))),

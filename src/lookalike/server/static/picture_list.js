@@ -9,6 +9,10 @@ export class PictureList {
     this.row = h("div", { role: "row", class: "contents" });
     this.element = h("div", { class: `lane ${kind}`, role: "grid", "aria-label": label }, this.row);
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
+    this.element.addEventListener("refocus", ({ detail: { id, index } }) => {
+      const at = this.targets.findIndex((target) => target.dataset.id === id);
+      this.focus(at < 0 ? Math.min(index, this.targets.length - 1) : at);
+    });
     this.element.addEventListener(
       "focusin",
       (event) => event.target.matches("[data-focus]") && this.#activate(event.target),

@@ -20,7 +20,7 @@ export function savedSearches(searches, signal) {
   const fill = async () => {
     for (const [{ id }, place] of cards) {
       if (signal.aborted) return;
-      const { new: n } = await get(`/saved/${id}/new`, {}, signal).catch(() => ({ new: 0 }));
+      const { n_new: n } = await get(`/saved/${id}/new`, {}, signal).catch(() => ({ n_new: 0 }));
       if (n) place.replaceWith(h("span", { class: "fresh" }, `${count(n)} new`));
     }
   };

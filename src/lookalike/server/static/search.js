@@ -5,7 +5,7 @@ import { cutoffChart, cutoffIn, inside } from "./cutoff.js";
 import { anchor, choice, h } from "./dom.js";
 import { examplesIn, formatWords } from "./examples.js";
 import { bar, filter, withFacets } from "./filters.js";
-import { many, seconds } from "./format.js";
+import { many, seconds, SIMILARITIES } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { matchingParts } from "./matching_parts.js";
@@ -18,7 +18,6 @@ import { sizer } from "./tile_size.js";
 import { empty, lead, plate } from "./view_parts.js";
 
 const SHOWN = 200; // number of results
-const WORDS = { deep: "the same kind of picture", thing: "the same object", color: "the same colours" };
 
 export async function show({ query }, signal) {
   const examples = examplesIn(query);
@@ -151,7 +150,7 @@ function replaceWord(query, word, other) {
 /** The choice of similarity: one option per space of the collection. */
 function similarity(spaces, chosen) {
   if (spaces.length < 2) return null;
-  const options = spaces.map(({ name, about }) => [name, WORDS[name] ?? name, about]);
+  const options = spaces.map(({ name, about }) => [name, SIMILARITIES[name] ?? name, about]);
   return choice("Similarity", options, chosen, (space) => go(amend({ space })));
 }
 

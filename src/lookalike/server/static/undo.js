@@ -9,6 +9,7 @@ import { go, link, reload } from "./router.js";
 
 const SHOWN_MS = 12_000; // time to undo a change from its message
 const changes = []; // the changes of this visit that are not undone, newest last
+let idle = null; // the message that there is nothing to undo
 let card = null; // the message of the last change; the next one replaces it
 
 const history = () => anchor(null, "History", link("history"), { class: "button plain" });
@@ -80,11 +81,16 @@ function bringBack(job) {
   card = progress;
 }
 
+function offerNothing() {
+  idle?.remove();
+  idle = note("Nothing to undo since you opened the page.", { action: history() });
+}
+
 export function listen() {
   keys({
     "Ctrl+z": () => {
       if (changes.length) undo(changes.at(-1));
-      else note("You have not changed anything since you opened the page.", { action: history() });
+      else offerNothing();
     },
   });
 }

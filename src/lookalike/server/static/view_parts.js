@@ -44,6 +44,36 @@ export function waiting(text = "Loading…") {
   );
 }
 
+/** A button that opens a menu. A choice, Escape, and a click or the focus elsewhere close it. */
+export function menu(words, entries) {
+  const summary = h("summary", { class: "button" }, words);
+  const list = entries.map((entry) => h("li", {}, entry));
+  const element = h("details", { class: "menu" }, summary, h("ul", {}, list));
+  const close = () => (element.open = false);
+  const escape = (event) => {
+    if (event.key !== "Escape" || !element.open) return;
+    event.preventDefault();
+    close();
+    summary.focus();
+  };
+  const leave = ({ target }) => element.contains(target) || close();
+  let closed = new AbortController();
+  const choose = ({ target }) => {
+    if (!target.closest("li")) return;
+    close();
+    summary.focus(); // a dialog that the choice opens returns the focus there
+  };
+  element.addEventListener("click", choose, { capture: true });
+  element.addEventListener("keydown", escape);
+  element.addEventListener("toggle", () => {
+    closed.abort();
+    if (!element.open) return;
+    closed = new AbortController();
+    for (const name of ["pointerdown", "focusin"]) document.addEventListener(name, leave, closed);
+  });
+  return element;
+}
+
 /** An error as a whole view. If the server cannot be reached, it retries until it responds. */
 export function failed(problem, again, signal) {
   const retry = button("undo", "Try again", again, { class: "main" });
