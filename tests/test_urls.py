@@ -279,8 +279,8 @@ def test_archives_and_unknown_protocols_are_errors(web, collection):
 
 
 def test_names_in_a_list_can_have_spaces_and_umlauts(web, collection):
-    shutil.copy(web.folder / "a.jpg", web.folder / "schöne Tage.jpg")
-    (web.folder / "names.txt").write_text("schöne Tage.jpg\n", encoding="utf-8")
+    shutil.copy(web.folder / "a.jpg", web.folder / "schöne Bilder.jpg")
+    (web.folder / "names.txt").write_text("schöne Bilder.jpg\n", encoding="utf-8")
     report = collection.add(f"{web.address}/names.txt", recipes="color")
     assert (report.added, report.skipped) == (1, {})
 

@@ -45,7 +45,7 @@ _WITH_EXTRA = ("http://", "https://", "s3://", "s3a://")
 _LOCAL = ("file", "local", "memory")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _ALLOWED = "%/:?#[]@!$&'()*+,;=~"
-"""The characters of an HTTP URL that are sent as they are, besides letters and digits."""
+"""The characters of an HTTP URL that are sent unchanged, besides letters and digits."""
 
 _TIMES = ("LastModified", "last_modified", "Last-Modified", "mtime", "modified", "updated")
 _ETAGS = ("ETag", "etag", "md5Hash", "content_md5", "Content-MD5", "sha")
