@@ -21,10 +21,10 @@ def mcp(
     ] = False,
     author: Annotated[str, typer.Option("--author", help="Author of the marks and labels.")] = "assistant",
 ) -> int:
-    """Serve the collection to an assistant, over MCP on stdin and stdout.
+    """Let an assistant use the collection, over MCP.
 
-    The assistant starts this command itself; see docs/howto/assistants.md for its configuration. Its tools search,
-    show, classify and list. They change nothing without --allow-changes.
+    The assistant starts this command and talks to it on stdin and stdout; docs/howto/assistants.md shows how. The tools
+    search, show, classify and list. They change nothing without --allow-changes.
 
     \b
     Examples:
