@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import typer
 from PIL import Image
 
 import lookalike
@@ -84,15 +85,54 @@ def test_help_lists_every_command_and_each_has_an_example(call: Callable[..., Ou
     assert call().out == listing.out
 
 
-def test_version_and_completion_are_available(call: Callable[..., Outcome]) -> None:
+def command_groups(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The names of all commands that have commands."""
+    names = command.list_commands(None) if hasattr(command, "list_commands") else []
+    if names:
+        yield path
+    for name in names:
+        yield from command_groups(command.get_command(None, name), (*path, name))
+
+
+@pytest.mark.parametrize("group", list(command_groups(typer.main.get_command(cli.app))), ids=" ".join)
+def test_no_summary_in_the_help_is_cut_at_80_columns(
+    call: Callable[..., Outcome], group: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listing = call(*group, "--help").out.partition("\nCommands:\n")[2]
+    assert listing
+    for line in listing.splitlines():
+        assert re.fullmatch(r"  \S+ +[A-Z].*\.", line), line
+        assert len(line) <= 80
+        assert not line.endswith(("...", "…"))
+
+
+def test_the_version_is_printed(call: Callable[..., Outcome]) -> None:
     assert call("--version").out == f"lookalike {lookalike.__version__}\n"
-    asked = {"_LOOKALIKE_COMPLETE": "complete_bash", "COMP_WORDS": "lookalike sea", "COMP_CWORD": "1"}
-    code = "import sys; sys.argv[0] = 'lookalike'; from lookalike.cli import main; main()"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("sea", "search"), ("classes re", "remove rename reject"), ("search --li", "--likely"), ("add pic", "")],
+)
+def test_bash_completes_commands_and_options(typed: str, completed: str, tmp_path: Path) -> None:
+    script = """lookalike --install-completion bash >&2
+source ~/.bashrc
+COMP_WORDS=(lookalike $1) COMP_CWORD=$(wc -w <<< "$1")
+_lookalike_completion lookalike
+echo "${COMPREPLY[*]}"
+"""
+    (tmp_path / ".bashrc").touch()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shown = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+        ["bash", "-c", script, "bash", typed],
+        env={**os.environ, "HOME": str(tmp_path), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert shown.stdout.split() == ["search"]
-    assert "--install-completion" in call("--help").out
+    assert shown.stdout.split() == completed.split(), shown.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:

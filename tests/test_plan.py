@@ -23,6 +23,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.demo import draw_folder
 from lookalike.index import leaves
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
+from lookalike.system import linux
 from lookalike.text import human_seconds, parse_bytes, parse_count, parse_seconds
 
 ITEMS = st.integers(1, 200_000_000)
@@ -198,9 +199,9 @@ def test_the_memory_limit_of_a_container_is_respected(limits, expected, monkeypa
     for file, text in zip(files, limits, strict=False):
         if text is not None:
             file.write_text(text)
-    monkeypatch.setattr(indexes, "MEMORY_LIMITS", files)
-    monkeypatch.setattr(indexes.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
-    assert indexes.installed_bytes() == expected
+    monkeypatch.setattr(linux, "MEMORY_LIMITS", files)
+    monkeypatch.setattr(linux.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 2, "SC_PHYS_PAGES": 4}[name])
+    assert linux.installed_bytes() == expected
 
 
 def test_the_command_prints_a_table_and_json(capsys, tmp_path, monkeypatch):

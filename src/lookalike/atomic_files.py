@@ -1,21 +1,21 @@
-"""Atomic writes that survive a power cut, verified copies, file locks, and file system errors.
+"""Atomic writes that survive a power cut, verified copies, and file system errors.
 
 `atomic_write` writes a file under a temporary name, syncs it to disk and renames it. `copy_verified` reads a copy back.
 `file_errors` turns errors of the operating system into those of `lookalike.errors`, such as FullError for a full disk.
 """
 
 import errno
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
 from lookalike.errors import FullError, ReadOnlyError, StoreError
+from lookalike.system import drop_cached, sync_file, sync_folder
 
 FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Error numbers of a full disk or an exhausted quota."""
@@ -52,7 +52,7 @@ def remove_unfinished(folder: Path) -> None:
 def put_in_place(temp: Path, target: Path) -> None:
     """Rename a complete file; afterwards both its content and its name survive a power cut."""
     with temp.open("rb") as stream:
-        os.fsync(stream.fileno())
+        sync_file(stream.fileno())
     temp.rename(target)
     sync_folder(target.parent)
 
@@ -63,15 +63,6 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)  # another process may create it first
         sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder to disk, so that new names in it survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def copy_verified(
@@ -88,9 +79,8 @@ def copy_verified(
             out.write(chunk)
         out.flush()
         os.utime(out.fileno(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        os.fsync(out.fileno())
-        with suppress(AttributeError):  # if the system supports it, read back from the disk and not from the cache
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        sync_file(out.fileno())
+        drop_cached(out.fileno())
     if digest not in (None, read.hexdigest()):
         raise StoreError(f"{source} changed while it was copied. Try again.")
     with target.open("rb") as written:
@@ -118,15 +108,6 @@ def _chunks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 def damaged_name(file: Path) -> Path:
     """Return the path under which a damaged file is kept next to the repaired one."""
     return file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-
-
-def try_lock(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; False if another process holds the lock. `shared`: a lock for readers."""
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager

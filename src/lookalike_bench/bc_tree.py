@@ -8,10 +8,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import check_rows, to_numpy
+from lookalike.compiler import njit
 from lookalike.errors import InputError
 from lookalike.index.queries import Kind
 from lookalike.limits import check_count

@@ -17,6 +17,7 @@ import lookalike_bench as benches
 from lookalike.cli.options import Json
 from lookalike.cli.output import on_terminal, print_json, print_line, print_note, print_rich
 from lookalike.errors import InputError
+from lookalike.system import count_cores
 from lookalike.text import human_seconds, many
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run(
         (one, benches.tables.plan(one, data or "", rows=_split_names(rows), columns=_split_names(columns)))
         for one in chosen
     ]
-    jobs = jobs or (_count_cores() if name == ALL else 1)
+    jobs = jobs or (count_cores() if name == ALL else 1)
     filling = _Filling(plans, seed, None if results is None else _check_place(results), json)
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
         cache = scratch if keep is None and jobs > 1 else keep
@@ -351,9 +352,3 @@ def _check_place(target: str) -> Path:
     from lookalike.show import check_place  # imports Pillow and rich
 
     return check_place(target)
-
-
-def _count_cores() -> int:
-    from lookalike.images.workers import count_cores  # imports NumPy and OpenCV
-
-    return count_cores()

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike import registry
@@ -30,6 +29,7 @@ from lookalike.codes.choice import choose_coder
 from lookalike.codes.queries import CodeQuery
 from lookalike.codes.tsvmh import HingeTsvmh
 from lookalike.collection.specs import CODERS as CANDIDATES
+from lookalike.compiler import njit
 from lookalike.index.compiled import count_ones
 from lookalike.index.queries import PointQuery
 from lookalike.types import Coder, Progress, Query, Vectors, needs_labels

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
+from lookalike.compiler import njit
 from lookalike.errors import InputError
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from lookalike.errors import MissingError
+from lookalike.system import usable_cores, use_cores
 from lookalike.types import Progress
 from lookalike_bench import tables, vectors
 from lookalike_bench.tables import Bench, Cell
@@ -147,7 +148,7 @@ class _Job:
 
     def __init__(self, task: Task, slot: int, settings: Settings, jobs: int):
         self.task, self.slot, self.done = task, slot, 0
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        cores = usable_cores()
         share = cores[slot::jobs] or cores  # more jobs than cores: each may use all cores
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe(duplex=False)
@@ -168,7 +169,7 @@ def _work(pipe: Connection, task: Task, settings: Settings, cores: Sequence[int]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if cores:
-        os.sched_setaffinity(0, cores)  # libraries that ask for the number of cores get the share
+        use_cores(list(cores))  # libraries that ask for the number of cores get the share
     try:
         for outcome in fill_in_this_process(
             tables.load_from(task.address), task.places, settings, lambda _, text: pipe.send(text)

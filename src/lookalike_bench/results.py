@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import lookalike
-from lookalike.collection.indexes import installed_bytes
 from lookalike.errors import InputError
+from lookalike.system import count_cores, installed_bytes, processor, sync_file
 from lookalike_bench.tables import Cell
 
 VERSIONS = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu", "onnxruntime", "opencv-python-headless")
@@ -62,7 +61,7 @@ def append(file: Path, new: Record) -> None:
                 line = "\n" + line  # a run was killed while it wrote a line
             stream.write(line.encode())
             stream.flush()
-            os.fsync(stream.fileno())
+            sync_file(stream.fileno())
     except OSError as error:
         raise InputError(
             f"Cannot write results to {file}: {error.strerror}. Give another file with --results."
@@ -118,11 +117,8 @@ def commit() -> str:
 @cache
 def machine() -> str:
     """The processor, the number of usable cores, and the memory."""
-    model = platform.processor() or platform.machine()
-    if sys.platform == "linux":
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, {installed_bytes() / 2**30:.0f} GiB"
+    model = processor() or platform.processor() or platform.machine()
+    return f"{model}, {count_cores()} cores, {installed_bytes() / 2**30:.0f} GiB"
 
 
 @cache

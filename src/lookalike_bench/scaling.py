@@ -14,7 +14,6 @@ over those sizes; three sizes are too few.
 """
 
 import math
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -44,6 +43,7 @@ from lookalike.index.multi_hash import MultiHash
 from lookalike.index.queries import CodedQuery, HyperplaneQuery, PointQuery
 from lookalike.registry import create
 from lookalike.store.items import Item
+from lookalike.system import children_seconds
 from lookalike.types import Progress, Vectors
 from lookalike_bench.tables import Bench, Score
 
@@ -77,8 +77,7 @@ class Work(NamedTuple):
 
 def worked() -> float:
     """CPU seconds of this process and of its finished children."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return time.process_time() + children_seconds()
 
 
 def draw(n: int, dim: int, seed: int) -> Vectors:

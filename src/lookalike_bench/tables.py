@@ -4,11 +4,8 @@
 one file with a `BENCH` in it and one line in `BENCHES`.
 """
 
-import contextlib
 import importlib
 import re
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lookalike.errors import UnknownNameError
+from lookalike.system import peak_bytes, reset_peak
 from lookalike.types import Progress, silent
 
 SMALLER_IS_BETTER = (
@@ -190,7 +188,7 @@ def fill(
     bench: Bench, row: str, column: str, data: str | Path, *, seed: int = 0, progress: Progress | None = None
 ) -> Cell:
     """Run one cell."""
-    _reset_peak()
+    reset_peak()
     start = time.perf_counter()
     score = bench.run(row, column, Path(data), seed, progress or silent)
     paper = bench.paper(row, column)
@@ -206,19 +204,9 @@ def fill(
         unlike=paper.unlike,
         seed=seed,
         seconds=time.perf_counter() - start,
-        peak_mb=_peak_mb(),
+        peak_mb=peak_bytes() / 2**20,
         scored=score.scored,
     )
-
-
-def _reset_peak() -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak resident size
-
-
-def _peak_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 _Parts = tuple[tuple[str, ...], ...]

@@ -8,7 +8,6 @@ The name of a cached file depends on everything that determines its arrays: the 
 reads pictures and extracts features. If any of them changes, the arrays are computed again.
 """
 
-import fcntl
 import hashlib
 import shutil
 import tarfile
@@ -29,6 +28,7 @@ from lookalike.collection import Collection
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import split_member
 from lookalike.recipes import RECIPES
+from lookalike.system import wait_for_lock
 from lookalike.types import Progress, Vectors, silent
 from lookalike_bench import datasets
 from lookalike_bench.datasets import Labels
@@ -183,7 +183,7 @@ def cached(dataset: datasets.Dataset, by: object, make: Callable[[], Arrays]) ->
         return make()
     file = folder / f"{dataset.name}-{_key(dataset, by)}.npz"
     with file.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be writing the file
+        wait_for_lock(lock.fileno())  # another process may be writing the file
         if file.exists():
             with np.load(file) as found:
                 return dict(found)
@@ -202,7 +202,7 @@ def cached_collection(dataset: datasets.Dataset, recipe: str, progress: Progress
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as scratch:
         place = (_CACHE.get() or Path(scratch)) / f"{dataset.name}-{_key(dataset, RECIPES[recipe])}.lookalike"
         with place.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be adding the pictures
+            wait_for_lock(lock.fileno())  # another process may be adding the pictures
             if not place.exists():
                 pictures, unfinished = Path(scratch) / "pictures", place.with_suffix(".part")
                 shutil.rmtree(unfinished, ignore_errors=True)  # an earlier process was killed

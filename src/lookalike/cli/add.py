@@ -52,7 +52,7 @@ def add(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Index pictures: folders, tar and zip archives, single files, URLs.
+    """Index pictures in folders, archives, files and at URLs.
 
     Files that have not changed since the last run are not read again. Files that cannot be read are skipped and listed
     once, with the reason; the exit code is then 1. Files of other types are counted. If the command is interrupted, run

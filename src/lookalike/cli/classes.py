@@ -412,7 +412,9 @@ def classify(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Classify pictures, with a probability and the runner-up, or “none of these”.
+    """Classify pictures into the classes of the collection.
+
+    The result is a class with its probability and the runner-up, or “none of these”.
 
     Pictures need not be in the collection, and nothing about them is stored. With --all, predictions are stored
     separately from labels: `classes show` lists them; `classes confirm` and `classes reject` confirm or

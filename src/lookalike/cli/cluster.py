@@ -1,6 +1,5 @@
 """`lookalike cluster`: run the processes of a cluster, and share a collection with them."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import Json, Wait, Where, opened, used_cluster
 from lookalike.cli.output import bars, print_either, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError
+from lookalike.system import count_cores
 from lookalike.text import human_bytes, many
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Address = Annotated[
 
 @app.callback(invoke_without_command=True)
 def cluster(ctx: typer.Context) -> None:
-    """Run the processes of a cluster, and share a collection with them.
+    """Start a cluster, and share a collection with it.
 
     A cluster extracts features and answers searches, feedback rounds and `verify` for one collection on many cores or
     machines. Give its address to other commands: lookalike --cluster ADDRESS add FOLDER
@@ -72,7 +72,7 @@ def start(
       lookalike cluster start --host 0.0.0.0 --workers 0
     """
 
-    count = _cores() if workers is None else workers
+    count = count_cores() if workers is None else workers
 
     def ready(address: str, page: str) -> None:
         print_line(f"The cluster is at {address}")
@@ -103,7 +103,7 @@ def worker(
       lookalike cluster worker tls://head:8786
       lookalike cluster worker tcp://127.0.0.1:8786 --workers 2
     """
-    count = _cores() if workers is None else workers
+    count = count_cores() if workers is None else workers
 
     def ready(joined: str) -> None:
         print_line(f"{many(count, 'worker')} joined {joined}")
@@ -123,7 +123,9 @@ def status(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show the workers of a cluster: memory, unfinished tasks and open shards.
+    """Show the workers of a cluster.
+
+    Each line has the memory, the unfinished tasks and the open shards of a worker.
 
     \b
     Examples:
@@ -163,8 +165,9 @@ def share(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Move the vectors, models and indexes of the collection to a shared file system.
+    """Move the large files of a collection to a shared file system.
 
+    These are the vectors, models and indexes.
     All machines must mount the file system at the same path. Databases, labels and uploaded pictures stay on the local
     disk. Every copy is read back and compared before the original is removed. If the command is interrupted, the
     collection stays usable, and the same command resumes.
@@ -181,7 +184,7 @@ def share(
 
 @app.command()
 def unshare(where: Where, wait: Wait = 0.0, json: Json = False) -> int:
-    """Move the vectors, models and indexes of the collection back to the local disk.
+    """Move the files of a shared collection back to the local disk.
 
     Every copy is read back and compared before the shared files are removed. If the command is interrupted, the same
     command resumes. It also removes the copies of an interrupted `lookalike cluster share`. Stop the workers first.
@@ -217,7 +220,3 @@ def _print_report(report: "ShareReport", json: bool) -> int:
     summary = f"{many(report.copied, 'file')} copied ({human_bytes(report.bytes)}), {report.skipped:,} already copied"
     print_either(json, f"{summary}, all verified in {report.seconds:.1f} s.", **asdict(report))
     return 0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

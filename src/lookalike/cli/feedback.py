@@ -8,8 +8,6 @@ import dataclasses
 import os
 import shlex
 import sys
-import termios
-import tty
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +38,7 @@ from lookalike.cli.output import (
     show_time,
 )
 from lookalike.errors import InputError
+from lookalike.system import read_key
 from lookalike.text import MARK_NAMES, many
 
 if TYPE_CHECKING:
@@ -460,15 +459,7 @@ class Keys:
 
 
 def _read_key() -> str | None:
-    file = sys.stdin.fileno()
-    before = termios.tcgetattr(file)
-    try:
-        tty.setcbreak(file, termios.TCSADRAIN)  # keeps typed-ahead keys, and Ctrl-C still works
-        key = os.read(file, 1).decode(errors="replace")
-        if key == "\033":  # start of an escape sequence, such as an arrow key
-            termios.tcflush(file, termios.TCIFLUSH)
-    finally:
-        termios.tcsetattr(file, termios.TCSADRAIN, before)
+    key = read_key(sys.stdin.fileno())
     return None if key in END_OF_INPUT else key.lower()
 
 

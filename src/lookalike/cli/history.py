@@ -15,7 +15,9 @@ def history(
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Maximum number of actions, newest first.")] = 20,
     json: Json = False,
 ) -> int:
-    """List the changes to labels, classes, duplicates and pictures, newest first.
+    """List the changes that can be undone, newest first.
+
+    These are changes to labels, classes and duplicates, and removals of pictures.
 
     \b
     Examples:
@@ -53,7 +55,9 @@ def undo(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Undo a change to labels, classes or duplicates, or bring removed pictures back.
+    """Undo a change, such as a label or the removal of pictures.
+
+    This undoes changes to labels, classes and duplicates, and brings removed pictures back.
 
     Without ACTION, undo the last change that is not undone yet. To redo a change, undo its undo. If a later action
     changed the same data, undo that one first.

@@ -76,8 +76,9 @@ def facets(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Count pictures by year, camera, lens, place, orientation, file format, label and predicted class.
+    """Count pictures by year, camera, place and other properties.
 
+    The properties are year, camera, lens, place, orientation, file format, label and predicted class.
     The values can be used as filters: --year, --camera, and so on. The counts of a facet ignore the filter on the same
     facet. With --by folder, --folder selects the folder whose folders are counted.
 

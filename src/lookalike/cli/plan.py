@@ -10,12 +10,13 @@ from lookalike.cli.options import Json, Where, opened
 from lookalike.cli.output import complete_commands, print_json, print_line, print_note, print_table
 from lookalike.errors import InputError, MissingError, NoCollectionError
 from lookalike.recipes import ABOUT, DEFAULT, RECIPES
+from lookalike.system import installed_bytes
 from lookalike.text import human_bytes, human_seconds, many, parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
-    from lookalike.collection import indexes, planning
+    from lookalike.collection import planning
 else:
-    planning, indexes = Lazy("lookalike.collection.planning"), Lazy("lookalike.collection.indexes")
+    planning = Lazy("lookalike.collection.planning")
 
 RECIPE = "deep"
 """Default recipe of a plan."""
@@ -75,7 +76,7 @@ def plan(
             raise InputError(f"{option} must be at least 1. Got {number}.")
     if cores_per_machine is not None and machines is None:
         raise InputError("--cores-per-machine describes a cluster. Give its number of machines, such as --machines 10.")
-    memory = indexes.installed_bytes() if ram is None else parse_bytes("--ram", ram)
+    memory = installed_bytes() if ram is None else parse_bytes("--ram", ram)
     limit = None if latency is None else parse_seconds("--latency", latency)
     count = None if items is None else parse_count("--items", items)
     if dim is not None and recipe is not None:

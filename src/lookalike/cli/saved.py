@@ -23,7 +23,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a saved
 
 @app.callback(invoke_without_command=True)
 def saved(ctx: typer.Context, where: Where, json: Json = False) -> int:
-    """List saved searches with the number of new results: pictures that were added since you last looked.
+    """List saved searches with the number of new results.
+
+    New results are pictures that were added since you last looked.
 
     \b
     Examples:

@@ -184,7 +184,9 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> int:
-    """List the pictures that most shape this one's slem classifier (1 = average influence).
+    """List the pictures that shape a slem vector most.
+
+    An influence of 1 is average.
 
     \b
     Examples:

@@ -50,7 +50,7 @@ def split(
     *,
     filter: "Filter | None",
 ) -> int:
-    """Split labelled pictures into training, validation and test pictures.
+    """Divide labelled pictures for training, validation and testing.
 
     The part of a picture follows from a hash, so it stays the same when pictures are added. Duplicates are always in
     one part. The parts are therefore only approximately as large as requested.

@@ -6,7 +6,6 @@ On SLURM and Kubernetes, dask's own tools start these processes (see docs/howto/
 import asyncio
 import logging
 import os
-import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -26,6 +25,7 @@ from lookalike.cluster.connection import LOOPBACK, check_address, connect
 from lookalike.cluster.shards import count_open
 from lookalike.errors import ClusterError
 from lookalike.images.workers import THREADS_VARIABLE
+from lookalike.system import block_interrupts, kill
 
 HUNG_S = 30
 """Seconds after which the scheduler gives up on a worker that does not respond, and repeats its tasks elsewhere."""
@@ -141,7 +141,7 @@ def _run(serve: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]], stopp
 
 def _block_sigint() -> None:
     resource_tracker.ensure_running()  # otherwise, it would start later and unblock SIGINT
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    block_interrupts()
 
 
 async def _keep_workers(
@@ -210,7 +210,7 @@ async def _running(nanny: Nanny) -> AsyncIterator[Nanny]:
         while not ended.done():
             if (pid := nanny.pid) is not None:  # dask would wait for a worker that is starting or hangs
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    kill(pid)
             await asyncio.sleep(POLL_S)
 
 

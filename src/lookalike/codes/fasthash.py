@@ -13,7 +13,6 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
@@ -23,6 +22,7 @@ from lookalike.arrays import chunks
 from lookalike.codes.bits import check_bits
 from lookalike.codes.labels import read_labels, sharing
 from lookalike.codes.signs import BitCoder
+from lookalike.compiler import njit
 from lookalike.limits import COUNT, COUNT_OR_ZERO, check_number
 from lookalike.types import Vectors
 

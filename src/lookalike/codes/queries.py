@@ -7,10 +7,10 @@ by a table per byte. Every index of codes answers all of them; a `CodeQuery` wit
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from lookalike.codes.bits import Codes, check_codes, check_weights, hamming, popcount, unpack
+from lookalike.compiler import njit
 from lookalike.types import Array, Vectors
 
 VALUES = 256

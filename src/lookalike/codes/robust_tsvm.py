@@ -11,7 +11,6 @@ import warnings
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +19,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from lookalike.compiler import njit
 from lookalike.errors import InputError
 from lookalike.limits import COST, COST_OR_ZERO, COUNT, check_number
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import check_rows, chunks, to_numpy
 from lookalike.codes.bits import Codes, check_bits, pack
 from lookalike.codes.queries import CodeQuery
+from lookalike.compiler import njit
 from lookalike.encode.check import check_matrix
 from lookalike.types import Array, Query, Vectors
 

@@ -7,11 +7,11 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import as_numpy, chunks, principal, to_numpy
 from lookalike.codes.signs import MOST, RowSummary, UnsupervisedCoder, add_bias, list_unclear
+from lookalike.compiler import njit
 from lookalike.limits import check_number
 from lookalike.types import Array, Vectors
 

@@ -32,11 +32,12 @@ from lookalike.images.same_photo import MIN_DETAIL, SAME, SIDE, Small, aspect, d
 from lookalike.images.sources import locate
 from lookalike.images.thumbnails import SIDE as THUMBNAIL_SIDE
 from lookalike.images.thumbnails import Thumbnail, find_places, thumbnail
-from lookalike.images.workers import Read, ReadPool, count_cores
+from lookalike.images.workers import Read, ReadPool
 from lookalike.index.neighbours import EXACT_MAX, NeighbourGraph
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord, Pair
+from lookalike.system import count_cores
 from lookalike.text import many
 from lookalike.types import Ids, Pixels, Progress, Vectors, format_id, silent
 

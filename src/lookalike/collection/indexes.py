@@ -4,17 +4,15 @@
 reused as far as possible: new rows are added, and unchanged files are not read again.
 """
 
-import os
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookalike.collection.chain import Chain
 from lookalike.collection.executor import Executor
-from lookalike.errors import DamagedError
+from lookalike.errors import DamagedError, MissingError
 from lookalike.index.choice import choose, measure_recall
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
@@ -23,6 +21,7 @@ from lookalike.registry import Spec, component, create
 from lookalike.store.derived import Recall, Structure
 from lookalike.store.directory import Store
 from lookalike.store.segments import Block
+from lookalike.system import installed_bytes
 from lookalike.types import Progress
 
 if TYPE_CHECKING:  # faiss and numba are loaded when an index needs them
@@ -45,9 +44,6 @@ GPU_MIN = 50_000
 
 STALE_SHARE = 0.1
 """Share of added and removed rows above which an index is rebuilt."""
-
-MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Memory limits of a Linux container: control groups, version 2 and version 1."""
 
 PROCESS_BYTES = 350e6
 """Memory of a process with Python, its libraries and a network."""
@@ -182,15 +178,20 @@ class Indexes:
     def build_leaves(self, name: str, dim: int, progress: Progress) -> None:
         """Build leaves if there are enough rows and no current leaves exist; needs the writer lock.
 
-        Leaves that need more memory than the machine has are not built; feedback then scans all rows.
+        Leaves are not built without numba, or if they need more memory than the machine has; feedback then scans all
+        rows.
         """
         rows = self.store.vectors.rows(name)
         if rows < LEAVES_MIN or not leaves_fit(rows, dim, installed_bytes()):
             return
         if getattr(self.hyperplanes(name), "stale", 1) <= STALE_SHARE:
             return
+        try:
+            leaves = create("index", "leaves")
+        except MissingError:
+            return
         self.store.vectors.quarantine_damaged(name, progress=progress)
-        built = create("index", "leaves").build(self.flat(name), progress)
+        built = leaves.build(self.flat(name), progress)
         target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)
         built.save(target)
         file = self.store.vectors.put_in_place(target)
@@ -296,15 +297,10 @@ class Indexes:
             with suppress(RuntimeError):  # out of memory: search on the CPU
                 return GpuFlat(self._gpu).build(flat) if on_gpu is None else on_gpu.over(flat)
         if structure is not None:
-            with suppress(DamagedError):  # a scan returns the same results, and the next add rebuilds the index
+            # A scan returns the same results. The next add rebuilds a damaged index; leaves need numba.
+            with suppress(DamagedError, MissingError):
                 return self.open(structure.file, flat)
         return flat
-
-
-def installed_bytes() -> int:
-    """The memory of this machine, or the limit of the container."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(memory, *(_read_limit(file, memory) for file in MEMORY_LIMITS))
 
 
 def leaves_peak(n: float, d: float) -> float:
@@ -340,12 +336,3 @@ def _make_coded(codes: Any, truth: Any, chain: Chain) -> "Coded":
 
     codes.remove(without(codes.ids, truth.ids))  # codes of vectors in a damaged segment
     return Coded(codes, truth, chain.transform if len(chain.specs) > 2 else None)
-
-
-def _read_limit(file: Path, memory: int) -> int:
-    """Read a limit from a file; `memory` if it has none ("max", or not a number)."""
-    try:
-        limit = int(file.read_text())
-    except (OSError, ValueError):
-        return memory
-    return limit if limit > 0 else memory

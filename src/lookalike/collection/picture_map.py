@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lookalike.collection.space import Space
 from lookalike.errors import DamagedError, FormatError, InputError
+from lookalike.index import layout
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.types import Ids, Progress, Vectors
@@ -117,8 +118,6 @@ def point_classes(store: Store, ids: Ids) -> PointClasses:
 
 def _draw(space: Space, points: int, progress: Progress) -> tuple[_Stored, int]:
     """Draw the map, or complete the cached one; also returns the number of pictures in the space."""
-    from lookalike.index.layout import lay_out, place  # numba takes a second to load
-
     present = space.row_ids()
     ids, version = present[:points], _version(space)
     stored = _read(space, points)
@@ -131,13 +130,13 @@ def _draw(space: Space, points: int, progress: Progress) -> tuple[_Stored, int]:
             progress("placing new pictures", 0, len(new))
             kept = stored.positions[stays]  # (m, 2)
             if len(new):
-                placed = place(space.rows.vectors(new), space.rows.vectors(old), _shares(kept))
+                placed = layout.place(space.rows.vectors(new), space.rows.vectors(old), _shares(kept))
                 kept = np.concatenate([kept, _quantise(placed)])  # (n, 2)
             progress("placing new pictures", len(new), len(new))
             order = np.argsort(np.concatenate([old, new]))
             return _Stored(version, ids, kept[order], drawn), len(present)
     progress("drawing a map", 0, None)
-    positions = lay_out(space.rows.vectors(ids), progress) if len(ids) else np.empty((0, 2), np.float32)
+    positions = layout.lay_out(space.rows.vectors(ids), progress) if len(ids) else np.empty((0, 2), np.float32)
     return _Stored(version, ids, _quantise(positions), len(ids)), len(present)
 
 

@@ -28,7 +28,6 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.features.kinds import KIND_BYTES
 from lookalike.images.decoding import read
 from lookalike.images.demo import KINDS, draw
-from lookalike.images.workers import count_cores
 from lookalike.index.choice import FLAT_MAX, HNSW_MAX, choose
 from lookalike.index.neighbours import (
     CELL_ROWS,
@@ -42,6 +41,7 @@ from lookalike.index.neighbours import (
 )
 from lookalike.recipes import RECIPES
 from lookalike.registry import create
+from lookalike.system import count_cores
 from lookalike.text import human_bytes, human_seconds
 from lookalike.types import Feature, needs_fit
 

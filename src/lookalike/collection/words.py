@@ -24,6 +24,7 @@ from lookalike.collection.space import Space, Spaces
 from lookalike.errors import InputError
 from lookalike.features.kinds import decode_kinds
 from lookalike.images.sources import is_list, relative_to, root_of
+from lookalike.index.kinds import score_kinds
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
@@ -346,8 +347,6 @@ class KindMatcher(Matcher):
         )
 
     def _score_rows(self, rows: Any) -> Vectors:
-        from lookalike.index.kinds import score_kinds  # numba takes a second to load
-
         return score_kinds(rows, self._weights)
 
     def _combine(self, ids: Ids, S: Vectors) -> Vectors:

@@ -18,7 +18,8 @@ from onnx.helper import make_model, make_opsetid
 from lookalike.arrays import chunks, unit_rows
 from lookalike.devices import onnx_providers
 from lookalike.features.pixels import crop_square
-from lookalike.images.workers import THREADS_VARIABLE, count_cores
+from lookalike.images.workers import THREADS_VARIABLE
+from lookalike.system import count_cores
 from lookalike.types import Patches, Pixels
 
 BATCH = 16

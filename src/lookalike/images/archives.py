@@ -24,6 +24,7 @@ from typing import IO, Any, Self, cast
 
 from lookalike.errors import ImageError, SourceError
 from lookalike.images.files import Limits, describe_error
+from lookalike.system import READ_FLAGS, read_at
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tbz2", ".tar.xz", ".txz")
 
@@ -80,12 +81,12 @@ def list_members(path: str, wanted: Callable[[str], bool], limits: Limits) -> It
 def read_slice(path: str, mtime_ns: int, offset: int, size: int) -> bytes:
     """Return the bytes of a member of a plain tar."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, READ_FLAGS)
         try:
             found = os.fstat(file)
             _check_unchanged(found, mtime_ns)
-            is_inside = offset + size <= found.st_size  # pread allocates `size` bytes before it reads
-            data = os.pread(file, size, offset) if is_inside else b""
+            is_inside = offset + size <= found.st_size  # read_at allocates `size` bytes before it reads
+            data = read_at(file, size, offset) if is_inside else b""
         finally:
             os.close(file)
     except OSError as error:

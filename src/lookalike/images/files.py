@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lookalike.errors import ImageError
+from lookalike.system import READ_FLAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def read_bytes(path: str | Path, limits: Limits = LIMITS) -> bytes:
         check_regular(found)
         limits.check_bytes(found.st_size)
         # Non-blocking, in case a pipe has replaced the file in the meantime.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
             data = file.read(found.st_size + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise ImageError(describe_error(error)) from None

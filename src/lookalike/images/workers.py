@@ -12,8 +12,6 @@ import contextlib
 import os
 import pickle
 import queue
-import resource
-import signal
 import subprocess
 import sys
 import threading
@@ -22,13 +20,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from lookalike.errors import ImageError, InputError, LookalikeError, MissingError
 from lookalike.images.decoding import content_id, digest_content, read, read_exif
 from lookalike.images.files import LIMITS, Limits
 from lookalike.images.sources import Entry
+from lookalike.system import (
+    IGNORE_SIGNALS,
+    count_cores,
+    describe_end,
+    inherit,
+    limit_memory,
+    limit_time,
+    ran_out_of_time,
+    was_killed,
+)
 from lookalike.types import Exif, Pixels
 
 MAX_WORKERS = 8
@@ -62,9 +69,8 @@ priority."""
 THREADS_VARIABLE = "LOOKALIKE_THREADS"
 """Environment variable with the number of cores that a network or a search uses; by default all."""
 
-_START = """import signal, sys
-for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)  # the caller handles them; this process ends with the caller
+_START = f"""{IGNORE_SIGNALS}
+import sys
 sys.path[:] = sys.argv[2:]
 from lookalike.images.workers import serve
 serve(int(sys.argv[1]))"""
@@ -229,11 +235,6 @@ class ReadPool:
         self._work.put((batch, done))
 
 
-def count_cores() -> int:
-    """Return the number of cores that this process is allowed to use; the machine can have more."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class _Feeder:
     """A thread and its process. The thread sends entries and waits for replies, so the caller is not blocked."""
 
@@ -285,9 +286,9 @@ class _Feeder:
         """Return why a process ended, from its exit code, and whether the same file would end it again."""
         if code is None or code >= 0:
             return "the worker process ended unexpectedly", False
-        if -code in (signal.SIGALRM, signal.SIGPROF):
+        if ran_out_of_time(code):
             return f"it took longer than {self.timeout_s:g} s to read", False
-        return f"it crashed the decoder ({signal.strsignal(-code) or -code})", -code != signal.SIGKILL
+        return f"it crashed the decoder ({describe_end(code)})", not was_killed(code)
 
 
 class _Process:
@@ -304,7 +305,7 @@ class _Process:
                 return
             if code >= 0:
                 raise LookalikeError(f"Cannot start a worker process: it ended with exit code {code}.")
-            reason = signal.strsignal(-code) or f"signal {-code}"
+            reason = describe_end(code)
         raise LookalikeError(
             f"A worker process was killed {MAX_STARTS} times in a row while starting ({reason}). "
             "Check the system log for the reason. If memory is short, use fewer workers."
@@ -333,10 +334,10 @@ class _Process:
         return subprocess.Popen(
             [sys.executable, "-c", _START, str(descriptor), *sys.path],
             env=os.environ | _ENVIRONMENT,
-            pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # decoders write warnings there
+            **inherit(descriptor),
         )
 
     def end(self) -> int | None:
@@ -376,14 +377,14 @@ def serve(descriptor: int) -> None:
     except Exception as error:  # noqa: BLE001 — any error is reported to the caller
         connection.send(_describe(error))
         return
-    _limit_memory(limits)
+    limit_memory(SPARE_BYTES + 2 * limits.max_bytes + PIXEL_BYTES * limits.max_pixels)
     connection.send(None)
     with contextlib.suppress(EOFError, OSError):
         while True:
             for entry in connection.recv():
-                _limit_time(timeout_s)
+                limit_time(timeout_s, CLOCK_FACTOR * timeout_s)
                 outcome = read_one(entry, then, side, limits)
-                _limit_time(0)
+                limit_time(0, 0)
                 _send(connection, outcome)
 
 
@@ -437,17 +438,3 @@ def _send(connection: Connection, outcome: Outcome) -> None:
 
 def _describe(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-def _limit_time(seconds: float) -> None:
-    """Let the system end this process after this time, even inside a decoder; 0 removes the limit."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, CLOCK_FACTOR * seconds)
-
-
-def _limit_memory(limits: Limits) -> None:
-    """Limit the address space, so a decoder that needs more memory fails instead of exhausting the machine."""
-    with contextlib.suppress(OSError, ValueError):  # not supported on every system
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        most = used + SPARE_BYTES + 2 * limits.max_bytes + PIXEL_BYTES * limits.max_pixels
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))

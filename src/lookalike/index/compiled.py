@@ -10,14 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
-from numba import config as _config
-from numba import njit, types
-from numba.core import cgutils as _cgutils
-from numba.extending import intrinsic
 
-cgutils: Any = _cgutils  # untyped
-config: Any = _config
+from lookalike.compiler import binding, cgutils, config, intrinsic, ir, njit, types
 
 BLOCK, GROUP = 16, 8
 """Rows of a block and dimensions of a group, in the layout that `make_sad` and `make_dot` read."""

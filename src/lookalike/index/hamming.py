@@ -11,12 +11,12 @@ from functools import cache
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.codes.bits import WORD, Codes, check_codes, to_words
 from lookalike.codes.queries import CodeQuery
+from lookalike.compiler import njit
 from lookalike.index.compiled import count_ones, push
 from lookalike.index.exact import CHUNK_BYTES, Chunk, ExactIndex, Mask, Selection
 from lookalike.index.threads import share

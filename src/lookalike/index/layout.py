@@ -5,10 +5,7 @@ each row towards its neighbours, and away from random rows. Its time is linear i
 to a layout without moving the others.
 """
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -64,10 +61,9 @@ def lay_out(X: Vectors, progress: Progress = silent) -> Vectors:
     random = np.random.default_rng(0)
     places += random.normal(scale=1e-3, size=places.shape).astype(np.float32)  # equal rows get different positions
     epochs = int(np.clip(MOVES // graph.places.size, MIN_EPOCHS, MAX_EPOCHS))
-    state = random.integers(1, 2**63, 1, np.uint64)
     for epoch in range(epochs):
         progress("drawing a map", epoch, epochs)
-        _move_all(places, graph.places, np.float32(1 - epoch / epochs), state)
+        _move_all(places.view(np.complex64)[:, 0], graph.places, np.float32(1 - epoch / epochs), random)
     progress("drawing a map", epochs, epochs)
     low, high = places.min(axis=0), places.max(axis=0)
     positions: Vectors = ((places - low) / np.maximum(high - low, 1e-9)).astype(np.float32)
@@ -101,38 +97,37 @@ def fit_components(X: Vectors) -> PCA:
     return PCA(COMPONENTS).fit(X[:: max(1, len(X) // SAMPLE_ROWS)][:SAMPLE_ROWS])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def _move_all(places: Any, near: NDArray[np.int32], rate: Any, state: Any) -> None:
-    """Move all rows (n, 2) in place, towards their neighbours (n, k) and away from random rows; one epoch.
+def _move_all(
+    places: NDArray[np.complex64], near: NDArray[np.int32], rate: np.float32, random: np.random.Generator
+) -> None:
+    """Move all rows (n,) in place, towards their neighbours (n, k) and away from random rows; one epoch.
 
-    `state` (1,) is that of the random numbers (xorshift).
+    Positions are complex numbers x + iy. All rows move at the same time, towards one of their neighbours after another.
     """
-    n = np.uint64(len(places))
-    bits = state[0]
-    for i in range(len(places)):
-        for j in near[i]:
-            if j < 0:
-                continue
-            dx, dy = places[i, 0] - places[j, 0], places[i, 1] - places[j, 1]
-            pull = np.float32(-2) / (np.float32(1) + dx * dx + dy * dy)  # gradient of log 1/(1 + distance²)
-            sx, sy = _clip(pull * dx) * rate, _clip(pull * dy) * rate
-            places[i, 0] += sx
-            places[i, 1] += sy
-            places[j, 0] -= sx
-            places[j, 1] -= sy
-            for _ in range(NEGATIVES):
-                bits ^= bits << np.uint64(13)
-                bits ^= bits >> np.uint64(7)
-                bits ^= bits << np.uint64(17)
-                other = ((bits >> np.uint64(32)) * n) >> np.uint64(32)
-                dx, dy = places[i, 0] - places[other, 0], places[i, 1] - places[other, 1]
-                D = dx * dx + dy * dy
-                push = np.float32(2 * REPULSION) / ((np.float32(0.1) + D) * (np.float32(1) + D))
-                places[i, 0] += _clip(push * dx) * rate
-                places[i, 1] += _clip(push * dy) * rate
-    state[0] = bits
+    n, k = near.shape
+    others = random.integers(0, n, (k, NEGATIVES, n), np.int32)
+    for j in range(k):
+        rows = np.flatnonzero(near[:, j] >= 0)  # (m,); rows without a j-th neighbour stay
+        to = near[rows, j]
+        D = places[rows] - places[to]  # (m,)
+        pull = _limit(D * (np.float32(-2) / (1 + _squares(D))), rate)  # gradient of log 1/(1 + distance²)
+        own = places[rows] + pull
+        D = own - places[others[j].take(rows, axis=1)]  # (NEGATIVES, m)
+        squares = _squares(D)
+        D *= np.float32(2 * REPULSION) / ((np.float32(0.1) + squares) * (1 + squares))
+        places[rows] = own + _limit(D, rate).sum(axis=0)
+        for part, steps in ((places.real, pull.real), (places.imag, pull.imag)):
+            part -= np.bincount(to, steps, n).astype(np.float32)  # the neighbours move as well
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def _clip(step: Any) -> Any:
-    return min(max(step, np.float32(-MAX_STEP)), np.float32(MAX_STEP))
+def _squares(D: NDArray[np.complex64]) -> Vectors:
+    squares: Vectors = D.real**2 + D.imag**2
+    return squares
+
+
+def _limit(steps: NDArray[np.complex64], rate: np.float32) -> NDArray[np.complex64]:
+    """Limit the coordinates of steps to MAX_STEP and multiply them by the learning rate, in place."""
+    coordinates = steps.view(np.float32)
+    np.clip(coordinates, -MAX_STEP, MAX_STEP, out=coordinates)
+    coordinates *= rate
+    return steps

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Self
 
 import faiss as _faiss
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
+from lookalike.compiler import njit
 from lookalike.errors import DamagedError
 from lookalike.features.clustering import kmeans
 from lookalike.index.compiled import BLOCK, GROUP

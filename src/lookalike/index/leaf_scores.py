@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
+from lookalike.compiler import njit
 from lookalike.index.compiled import BLOCK, GROUP, MAX_FACTOR, make_dot, make_sad, widths
 from lookalike.index.queries import HyperplaneQuery
 from lookalike.index.threads import share

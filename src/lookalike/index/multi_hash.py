@@ -13,11 +13,11 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lookalike.codes.bits import to_words
 from lookalike.codes.queries import CodeQuery
+from lookalike.compiler import njit
 from lookalike.errors import InputError
 from lookalike.index import threads
 from lookalike.index.compiled import count_ones, prefetch, push

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-from lookalike.images.workers import THREADS_VARIABLE, count_cores
+from lookalike.images.workers import THREADS_VARIABLE
+from lookalike.system import count_cores
 
 PIECES = 4
 """Pieces per core, so that a thread that starts late has less left to do."""

@@ -30,6 +30,7 @@ from lookalike.collection import (
 from lookalike.errors import InputError, LookalikeError
 from lookalike.server.settings import job_threads
 from lookalike.server.uploads import FOLDER, hide_removed, show_removed
+from lookalike.system import lower_priority
 from lookalike.text import many
 from lookalike.types import Progress
 
@@ -47,7 +48,7 @@ MAX_SKIPPED = 100
 
 def main() -> None:
     """Run one job, at low priority."""
-    os.nice(NICE)
+    lower_priority(NICE)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # all other output goes to standard error
     order = json.loads(sys.stdin.readline())

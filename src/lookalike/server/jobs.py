@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 from lookalike.collection import CORES, JobLedger
 from lookalike.errors import LockedError, StoreError
 from lookalike.server.settings import job_environment
+from lookalike.system import OWN_GROUP
 
 log = logging.getLogger("lookalike.server")
 
@@ -296,8 +297,8 @@ class Jobs:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            process_group=0,  # Ctrl-C reaches only the service, which then ends the process
             env=job_environment(CORES),
+            **OWN_GROUP,  # Ctrl-C reaches only the service, which then ends the process
         )
 
     def _watch(self, job: Job, process: "subprocess.Popen[str]") -> None:

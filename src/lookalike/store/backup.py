@@ -34,8 +34,6 @@ from lookalike.atomic_files import (
     digest_stream,
     file_errors,
     remove_unfinished,
-    sync_folder,
-    try_lock,
     write_errors,
 )
 from lookalike.errors import DamagedError, InputError, LockedError, NewerFormatError, NoCollectionError, StoreError
@@ -47,6 +45,7 @@ from lookalike.store.jobs import verify_jobs
 from lookalike.store.schema import CATALOGUE, DATABASES, JOBS, JOBS_FILE, add_functions
 from lookalike.store.segments import ListedSegment, list_segments, open_block
 from lookalike.store.sharing import FOLDERS, check_shared
+from lookalike.system import sync_folder, try_lock
 from lookalike.types import Progress, silent
 
 FORMAT = 1

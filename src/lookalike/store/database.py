@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lookalike.atomic_files import FULL_DISK, file_errors, full_error, sync_folder, to_store_error
+from lookalike.atomic_files import FULL_DISK, file_errors, full_error, to_store_error
 from lookalike.errors import (
     DamagedError,
     FormatError,
@@ -41,6 +41,7 @@ from lookalike.store.schema import (
     split_statements,
     stale_word_tables,
 )
+from lookalike.system import is_mounted_read_only, sync_folder
 from lookalike.text import many
 from lookalike.types import Ids
 
@@ -308,7 +309,7 @@ def connect(path: Path, migrations: Sequence[str], *, readonly: bool = False) ->
             raise StoreError(
                 f"{path} was not closed properly, and its folder is read-only. Open it once with write permission."
             )
-        if os.statvfs(path).f_flag & os.ST_RDONLY:
+        if is_mounted_read_only(path):
             return _open(path, "immutable=1", migrations)
         raise StoreError(
             f"{path} cannot be read without write permission for its folder, unless a user with that permission has it"

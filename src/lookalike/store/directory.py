@@ -15,6 +15,7 @@ the next writer gets the lock.
 
 import os
 import shlex
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lookalike.atomic_files import file_errors, make_folder, sync_folder, try_lock
+from lookalike.atomic_files import file_errors, make_folder
 from lookalike.errors import (
     DamagedError,
     FormatError,
@@ -43,6 +44,7 @@ from lookalike.store.judgements import Judgements
 from lookalike.store.schema import CATALOGUE, JUDGEMENTS
 from lookalike.store.sharing import FOLDERS, check_shared, find_moving, record_collection, restore_folders
 from lookalike.store.vectors import VectorStore
+from lookalike.system import read_at, reserve, sync_folder, try_lock, write_at
 
 T = TypeVar("T")
 
@@ -346,10 +348,10 @@ class Store:
     def _make_reserve(self) -> None:
         """Reserve disk space if there is enough."""
         with suppress(OSError):  # the reserve is optional
-            found = os.statvfs(self.path)
-            if not self._reserve.exists() and found.f_bavail * found.f_frsize * RESERVE_SHARE >= RESERVE_BYTES:
+            free = shutil.disk_usage(self.path).free
+            if not self._reserve.exists() and free * RESERVE_SHARE >= RESERVE_BYTES:
                 with self._reserve.open("wb") as stream:
-                    os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
+                    reserve(stream.fileno(), RESERVE_BYTES)
 
     def _strays(self) -> list[Path]:
         """List the files that are not part of the collection."""
@@ -369,7 +371,7 @@ def take_writer_lock(folder: Path, wait_s: float) -> int:
         try:
             while not try_lock(file):
                 if time.monotonic() >= deadline:
-                    holder = os.pread(file, 20, 0).decode(errors="replace") or "unknown"
+                    holder = read_at(file, 20, 0).decode(errors="replace") or "unknown"
                     raise LockedError(
                         f"Another process (pid {holder}) is writing to {folder}. Try again later or use --wait SECONDS."
                     )
@@ -379,7 +381,7 @@ def take_writer_lock(folder: Path, wait_s: float) -> int:
             raise
     with suppress(OSError):  # the pid is only for the message, and removing pictures must work on a full disk
         os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)
+        write_at(file, str(os.getpid()).encode(), 0)
     return file
 
 

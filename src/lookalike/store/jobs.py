@@ -14,10 +14,11 @@ from pathlib import Path
 from sqlite3 import Connection, Cursor
 from typing import Any, TypeAlias
 
-from lookalike.atomic_files import sync_folder, try_lock, write_errors
+from lookalike.atomic_files import write_errors
 from lookalike.errors import DamagedError, FormatError, LockedError, NewerFormatError, ReadOnlyError
 from lookalike.store.database import Database, check_not_empty, create_database, database_errors
 from lookalike.store.schema import JOBS, JOBS_FILE, find_faults
+from lookalike.system import sync_folder, try_lock
 
 Fields: TypeAlias = dict[str, Any]
 """The stored fields of a job, without its id."""

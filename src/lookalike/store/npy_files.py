@@ -5,7 +5,6 @@ Each file gets its name when it is complete and on disk. `map_rows` opens them a
 """
 
 import hashlib
-import os
 import re
 from contextlib import suppress
 from functools import partial
@@ -17,8 +16,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from lookalike import atomic_files
 from lookalike.errors import DamagedError
+from lookalike.system import sync_file, sync_folder
 from lookalike.types import Ids
 
 DIGEST_BYTES = 16
@@ -60,7 +59,7 @@ class RowWriter:
         """Rename the files into place; return the digest of their content."""
         for part in self._parts:
             part.close()
-        atomic_files.sync_folder(self.target.parent)
+        sync_folder(self.target.parent)
         return b"".join(part.digest.digest() for part in self._parts)
 
     def discard(self) -> None:
@@ -91,7 +90,7 @@ class _Npy:
 
     def close(self) -> None:
         self.stream.flush()
-        os.fsync(self.stream.fileno())
+        sync_file(self.stream.fileno())
         self.stream.close()
         self.temp.rename(self.target)
 

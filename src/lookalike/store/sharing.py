@@ -22,16 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lookalike.atomic_files import (
-    atomic_write,
-    copy_verified,
-    digest_stream,
-    file_errors,
-    make_folder,
-    sync_folder,
-    write_errors,
-)
+from lookalike.atomic_files import atomic_write, copy_verified, digest_stream, file_errors, make_folder, write_errors
 from lookalike.errors import DamagedError, InputError, ReadOnlyError, StoreError
+from lookalike.system import sync_folder
 from lookalike.types import Progress, silent
 
 if TYPE_CHECKING:
