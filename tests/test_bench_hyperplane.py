@@ -1,7 +1,13 @@
+import io
+import tarfile
+from pathlib import Path
+
+import cv2
 import numpy as np
 import pytest
 
-from lookalike.index import leaves
+from lookalike.errors import SourceError
+from lookalike.index import leaf_recall, leaves
 from lookalike_bench import hyperplane, tables
 from lookalike_bench.hyperplane import BENCH
 
@@ -14,7 +20,9 @@ def small(monkeypatch):
     monkeypatch.setattr(hyperplane, "REPEATS", 1)
     monkeypatch.setattr(hyperplane, "LARGE", 7_500)
     monkeypatch.setattr(leaves, "ALL", 0)
+    monkeypatch.setattr(leaf_recall, "QUERIES", 4)
     hyperplane.world.cache_clear()
+    hyperplane.marked_queries.cache_clear()
     hyperplane.outcome.cache_clear()
 
 
@@ -24,6 +32,8 @@ def test_slow_columns_run_on_request_and_trees_are_measured_at_100k():
     assert ("exact", "recall-frontier-100k") in plan
     assert ("exact", "recall-frontier-1M") not in plan
     assert tables.plan(BENCH, "", rows=["fast"], columns=["bytes-10M"]) == [("fast", "bytes-10M")]
+    with pytest.raises(SourceError, match="corel1k"):
+        tables.plan(BENCH, "", rows=["fast"], columns=["bytes-sift1M"])
 
 
 @pytest.mark.usefixtures("small")
@@ -41,4 +51,31 @@ def test_rows_in_a_file_are_not_counted_as_memory():
     held = tables.fill(BENCH, "fast", "bytes-10M", "").value
     assert hyperplane.DIM < held < 2 * hyperplane.DIM
     assert tables.fill(BENCH, "scan-u8", "recall-frontier-10M", "").value > 0.9
-    assert hyperplane.world("10M", 0).X.dtype == np.float16
+    assert hyperplane.world("10M", 0, Path()).X.dtype == np.float16
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder with corel1k: pictures of noise."""
+    folder = tmp_path / "corel1k"
+    folder.mkdir()
+    with tarfile.open(folder / "corel1k.tar", "w") as archive:
+        for i in range(5):
+            noise = np.random.default_rng(i).integers(0, 256, (300, 400, 3), np.uint8)
+            data = cv2.imencode(".png", noise)[1].tobytes()
+            member = tarfile.TarInfo(f"class/{i}.png")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("small")
+def test_real_vectors_are_descriptors_of_photos(monkeypatch, photos):
+    monkeypatch.setattr(hyperplane, "SIFT_SIZES", {"sift100k": 1_500, "sift1M": 900_000})
+    monkeypatch.setattr(hyperplane, "PHOTOS", ["corel1k"])
+    assert tables.fill(BENCH, "balanced-gaussian", "recall-maximum-sift100k", photos).value > 0.9
+    X = hyperplane.world("sift100k", 0, photos).X
+    assert X.shape == (1_500, 128)
+    assert np.linalg.norm(X, axis=1) == pytest.approx(1)
+    with pytest.raises(SourceError, match="but 900,000 are needed"):
+        tables.fill(BENCH, "fast", "recall-maximum-sift1M", photos)

@@ -23,20 +23,18 @@ def test_sums_of_differences_equal_numpys(width, groups, seed):
     assert out.tolist() == np.abs(rows.astype(int) - rows[3].astype(int)).sum(1).tolist()
 
 
-DOTS = {width: compiled.make_dot(width) for width in (*compiled.widths(), None)}
+SQUARES = {width: compiled.make_ssd(width) for width in (*compiled.widths(), None)}
 
 
-@pytest.mark.parametrize("width", DOTS)
+@pytest.mark.parametrize("width", SQUARES)
 @settings(max_examples=20, deadline=None)
 @given(groups=st.integers(1, 20), seed=st.integers(0, 2**32))
-def test_sums_of_products_equal_numpys(width, groups, seed):
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, 256, (16, 8 * groups), dtype=np.uint8)
-    other = random.integers(-compiled.MAX_FACTOR, compiled.MAX_FACTOR + 1, 8 * groups).astype(np.int8)
-    rows[0], other[:8] = 255, compiled.MAX_FACTOR  # the largest possible values
+def test_sums_of_squared_differences_equal_numpys(width, groups, seed):
+    rows = np.random.default_rng(seed).integers(0, 256, (16, 8 * groups), dtype=np.uint8)
+    rows[0], rows[3, :8] = 255, 0  # the largest possible difference
     out = np.empty((16, 2), np.int32)
-    DOTS[width](in_blocks(rows)[0], other, out)
-    assert out.sum(1).tolist() == (rows.astype(int) @ other.astype(int)).tolist()
+    SQUARES[width](in_blocks(rows)[0], rows[3], out)
+    assert out.sum(1).tolist() == np.square(rows.astype(int) - rows[3].astype(int)).sum(1).tolist()
 
 
 def test_a_heap_keeps_the_best_entries_with_the_worst_on_top():

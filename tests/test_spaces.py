@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lookalike import Collection
+from lookalike import Collection, cli
 from lookalike.collection import indexes
 from lookalike.collection.specs import parse_recipe
 from lookalike.errors import InputError, UnknownNameError
@@ -72,6 +72,9 @@ def test_a_large_space_gets_leaves_for_feedback_that_stay_in_sync(collection, mo
     collection.compact()
     file = collection._store.vectors.structures.get("color()", "hyperplanes").file
     assert isinstance(collection.space("color").feedback_index, Leaves)
+    recall = collection.stats()["spaces"][0]["feedback_recall"]
+    assert recall == collection.space("color").feedback_index.recall
+    assert recall["balanced"] >= 0.95
     put(collection, np.arange(2_000, 2_050))
     collection.remove(11)
     with Collection(collection.path) as reader:
@@ -89,6 +92,24 @@ def test_a_large_space_gets_leaves_for_feedback_that_stay_in_sync(collection, mo
         assert again.session(7).round(k=5, window=3).best[0].id == 7
         again.compact()
         assert again.verify() == []
+
+
+def test_leaves_of_an_older_version_are_rebuilt_with_a_measured_recall(collection, monkeypatch, capsys):
+    monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
+    put(collection, np.arange(2_000))
+    collection.compact()
+    path = collection.path / "indexes" / collection._store.vectors.structures.get("color()", "hyperplanes").file
+    with np.load(path) as file:
+        arrays = {name: array for name, array in file.items() if name not in ("laws", "limits")}
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    with Collection(collection.path) as again:
+        assert again.stats()["spaces"][0]["feedback_recall"] is None
+        assert again.session(7).round(k=5, window=3).best[0].id == 7
+        again.compact()
+        assert again.stats()["spaces"][0]["feedback_recall"] == {"fast": 1, "balanced": 1}
+    assert cli.run(["-c", str(collection.path), "stats"]) == 0
+    assert "feedback with recall 1.000 (fast), 1.000 (balanced)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])

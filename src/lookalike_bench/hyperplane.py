@@ -1,7 +1,8 @@
-"""Searches for the 50 best synthetic vectors for a hyperplane: their recall, and their speed-up over a scan.
+"""Searches for the 50 best vectors for a hyperplane: their recall, and their speed-up over a scan.
 
-Rows are indexes and scans, columns are measures, kinds of query and numbers of vectors: recall@50, speed-up over
-`scan-f32` in the same run, the share of the vectors that were scored, bytes per item in memory. Needs no data folder.
+Rows are indexes and scans, columns are measures, kinds of query and sets of vectors: recall@50, speed-up over
+`scan-f32` in the same run, the share of the vectors that were scored, bytes per item in memory. Synthetic vectors need
+no data folder; the columns `sift` read pictures from it.
 
 Protocol. Vectors are sampled from 1,000 isotropic Gaussian clusters in 128 dimensions, centres N(0, 1), sizes
 log-normal. The spread, 1.5, determines the number of leaves that must be visited. With it, the highest-scoring vectors
@@ -11,25 +12,33 @@ L1, C = 100, balanced classes) of 10 vectors of a cluster against 12 of the five
 The ground truth is a full scan, whose best 1,000 are scored again in double precision. A search and its scan are timed
 one after the other, several times for every query, on all cores; the result is the median of the ratios. Constants of
 `Leaves` were chosen on seeds from 100 on. More than 2M vectors are float16 in a file and are read on demand; the scan's
-time does not include reading. The trees of the paper are measured only at 100k.
+time does not include reading. The trees of the paper are measured only at 100k. Rows `gaussian` use the Gaussian
+kernel.
+
+The columns `sift` use real vectors: rootSIFT at OpenCV's keypoints of the photos of corel1k, ukbench2000 and corel5k,
+in random order. A query is the SVM of feedback for the 15 vectors nearest to a random one against 35 random ones.
 """
 
 import math
+import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
+from lookalike.arrays import chunks
 from lookalike.compiler import njit
-from lookalike.errors import InputError
+from lookalike.errors import InputError, SourceError
+from lookalike.feedback.learners import Svm
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree
 from lookalike.index.leaves import Leaves
@@ -37,6 +46,7 @@ from lookalike.index.queries import HyperplaneQuery, Kind
 from lookalike.index.threads import share
 from lookalike.kernels import KERNELS, typical_gamma
 from lookalike.types import Hits, Ids, Progress, Vectors
+from lookalike_bench import datasets
 from lookalike_bench.measures import bootstrap, mean
 from lookalike_bench.tables import Bench, Score
 
@@ -49,6 +59,13 @@ EPSILON, DELTA = 1.0, 0.1
 PART = 250_000
 """Vectors that are generated or scanned at a time."""
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
+PHOTOS = ("corel1k", "ukbench2000", "corel5k")
+SIFT_SIZES = {"sift100k": 100_000, "sift1M": 1_000_000}
+"""Number of real vectors, from as many of `PHOTOS` as needed."""
+CONTRAST = 0.01
+"""Minimum contrast of a keypoint: about a thousand per photo of corel1k."""
+NEAR, FAR = 15, 35
+"""Marks of a query of real vectors."""
 LARGE = 2_000_000
 """Above this number, vectors are float16 in a file."""
 TREES: dict[str, dict[str, float]] = {
@@ -56,7 +73,8 @@ TREES: dict[str, dict[str, float]] = {
     "ac": {"epsilon": EPSILON},
     "pac": {"epsilon": EPSILON, "delta": DELTA},
 }
-ROWS = ("scan-f32", "scan-u8", *TREES, "fast", "balanced")
+GAUSSIAN = ("scan-f32-gaussian", "scan-u8-gaussian", "fast-gaussian", "balanced-gaussian")
+ROWS = ("scan-f32", "scan-u8", *TREES, "fast", "balanced", *GAUSSIAN)
 MEASURES = (
     "recall-frontier",
     "speedup-frontier",
@@ -65,7 +83,7 @@ MEASURES = (
     "scored-frontier",
     "scored-maximum",
 )
-COLUMNS = {f"{measure}-{size}": (measure, size) for size in SIZES for measure in (*MEASURES, "bytes")}
+COLUMNS = {f"{measure}-{size}": (measure, size) for size in (*SIZES, *SIFT_SIZES) for measure in (*MEASURES, "bytes")}
 
 
 EXP2 = (0.0018775767, 0.0089893397, 0.055826318, 0.24015361, 0.69315308, 0.99999994)
@@ -81,10 +99,11 @@ class Marked(NamedTuple):
 
 @dataclass
 class World:
-    """Synthetic vectors, queries and indexes."""
+    """Vectors and their indexes."""
 
     X: NDArray[Any]  # (n, d) float32, or float16 in a file
-    queries: list[Marked]
+    y: NDArray[np.int64] | None = None  # (n,) clusters of synthetic vectors
+    centres: Vectors | None = None  # (clusters, d)
     leaves: Leaves = field(default_factory=Leaves)
     tree: FsmTree = field(default_factory=FsmTree)
 
@@ -145,8 +164,10 @@ def train(
 
 
 @cache
-def world(size: str, seed: int) -> World:
-    """Synthetic vectors and queries, generated once per process."""
+def world(size: str, seed: int, data: Path) -> World:
+    """The vectors of a column, generated or read once per process."""
+    if size in SIFT_SIZES:
+        return World(read_sift(SIFT_SIZES[size], data, seed))
     n = SIZES[size]
     X: NDArray[Any]
     if n > LARGE:
@@ -154,17 +175,57 @@ def world(size: str, seed: int) -> World:
             X = np.memmap(file, np.float16, "w+", shape=(n, DIM))
     else:
         X = np.empty((n, DIM), np.float32)
-    y, centres = draw(n, seed, X)
+    return World(X, *draw(n, seed, X))
+
+
+def read_sift(n: int, data: Path, seed: int) -> Vectors:
+    """The rootSIFT of n keypoints of photos, (n, 128), in random order."""
+    sift = cv2.SIFT_create(contrastThreshold=CONTRAST)  # type: ignore[attr-defined]
+    parts: list[NDArray[np.uint8]] = []
+    for name in PHOTOS:
+        if sum(map(len, parts)) >= n:
+            break
+        photos = datasets.load(name, data)
+        with tarfile.open(photos.source) as archive:
+            for member in photos.labels:
+                file = archive.extractfile(member)
+                assert file is not None
+                gray = cv2.imdecode(np.frombuffer(file.read(), np.uint8), cv2.IMREAD_GRAYSCALE)
+                found = sift.detectAndCompute(gray, None)[1]
+                if found is not None:
+                    parts.append(found.astype(np.uint8))
+    rows = np.random.default_rng(seed).permutation(np.concatenate(parts))[:n]  # (n, 128)
+    if len(rows) < n:
+        raise SourceError(f"The photos in {data} have {len(rows):,} keypoints, but {n:,} are needed.")
+    X: Vectors = rows.astype(np.float32)
+    X /= np.maximum(X.sum(axis=1, keepdims=True), 1)
+    return np.sqrt(X, out=X)
+
+
+@cache
+def marked_queries(size: str, kernel: str, seed: int, data: Path) -> list[Marked]:
+    """Queries and their best vectors."""
+    made, queries = world(size, seed, data), []
     random = np.random.default_rng(seed + 1)
-    gamma = typical_gamma("laplace", X[:PART].astype(np.float32))
-    made = World(X, [])
+    gamma = (2 if kernel == "gaussian" else 1) * typical_gamma(kernel, made.X[:PART].astype(np.float32))
     for _ in range(QUERIES):
-        query = train(*pick(X, y, centres, random), gamma=gamma)
-        queries: dict[Kind, HyperplaneQuery] = {"frontier": query, "maximum": query.of_kind("maximum")}
+        if made.y is None or made.centres is None:
+            query = train_near(made.X, random, kernel)
+        else:
+            query = train(*pick(made.X, made.y, made.centres, random), kernel, gamma)
+        kinds: dict[Kind, HyperplaneQuery] = {"frontier": query, "maximum": query.of_kind("maximum")}
         f = made.scan(query)[0]
-        best = {kind: _exact(made, queries[kind], np.abs(f) if kind == "frontier" else -f) for kind in queries}
-        made.queries.append(Marked(queries, best))
-    return made
+        best = {kind: _exact(made, kinds[kind], np.abs(f) if kind == "frontier" else -f) for kind in kinds}
+        queries.append(Marked(kinds, best))
+    return queries
+
+
+def train_near(X: Vectors, random: np.random.Generator, kernel: str) -> HyperplaneQuery:
+    """The hyperplane of feedback for the vectors nearest to a random one, against random ones."""
+    centre = X[random.integers(len(X))]
+    far = np.concatenate([np.square(X[part] - centre).sum(1) for part in chunks(len(X), row_bytes=4 * DIM)])
+    rows = [np.argpartition(far, NEAR)[:NEAR], random.choice(len(X), FAR, replace=False)]
+    return Svm(kernel).fit(X[np.concatenate(rows)], np.repeat([1, -1], [NEAR, FAR]).astype(np.int8)).query_
 
 
 def _exact(made: World, query: HyperplaneQuery, scores: Vectors) -> Ids:
@@ -176,6 +237,7 @@ def _exact(made: World, query: HyperplaneQuery, scores: Vectors) -> Ids:
 
 def search(row: str, made: World, query: HyperplaneQuery) -> Hits:
     """Search with the method of a row of the table."""
+    row = row.removesuffix("-gaussian")
     if row in TREES:
         return made.tree.search(query, K, **TREES[row])  # type: ignore[arg-type]
     return made.leaves.search(query, K, effort=1 if row == "scan-u8" else row)
@@ -185,7 +247,7 @@ def _built(row: str, made: World, progress: Progress) -> World:
     if row in TREES and not len(made.tree):
         progress("building the tree", 0, None)
         made.tree.add(np.arange(len(made.X)), made.X)
-    if row not in TREES and row != "scan-f32" and not len(made.leaves):
+    if row not in TREES and not row.startswith("scan-f32") and not len(made.leaves):
         flat = Flat()
         flat.add(np.arange(len(made.X)), made.X)
         made.leaves.build(flat, progress)
@@ -193,35 +255,36 @@ def _built(row: str, made: World, progress: Progress) -> World:
 
 
 @cache
-def outcome(row: str, kind: Kind, size: str, seed: int) -> Outcome:
+def outcome(row: str, kind: Kind, size: str, seed: int, data: Path) -> Outcome:
     """Run every query, alternating between the search and the scan."""
-    made = world(size, seed)
+    made, is_scan = world(size, seed, data), row.startswith("scan-f32")
+    queries = marked_queries(size, "gaussian" if row.endswith("-gaussian") else "laplace", seed, data)
     result = Outcome([], [], [])
-    if row != "scan-f32":
-        search(row, made, made.queries[0].query[kind])  # compiles
-    for marked in made.queries:
+    if not is_scan:
+        search(row, made, queries[0].query[kind])  # compiles
+    for marked in queries:
         query = marked.query[kind]
         for _ in range(REPEATS):
             scan = made.scan(query)[1]
             begin = time.perf_counter()
-            hits = None if row == "scan-f32" else search(row, made, query)
+            hits = None if is_scan else search(row, made, query)
             result.speedup.append(scan / (time.perf_counter() - begin) if hits else 1.0)
         result.recall.append(float(np.isin(marked.best[kind], hits.ids).mean()) if hits else 1.0)
         result.scored.append(hits.scored / len(made.X) if hits else 1.0)
     return result
 
 
-def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:  # noqa: ARG001 (no data is read)
+def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Score:
     """Fill one cell. `seed` seeds the vectors, the queries and the bootstrap."""
     measure, size = COLUMNS[column]
-    progress("generating vectors", 0, None)
-    made = _built(row, world(size, seed), progress)
+    progress("reading photos" if size in SIFT_SIZES else "generating vectors", 0, None)
+    made = _built(row, world(size, seed, data), progress)
     if measure == "bytes":
-        held = 0 if row == "scan-f32" else made.leaves.nbytes
+        held = 0 if row.startswith("scan-f32") else made.leaves.nbytes
         each = (held + (made.X.nbytes if made.X.dtype == np.float32 else 0)) / len(made.X)
         return Score("bytes per item", each, each, each, scored=0)
     kind: Kind = "frontier" if measure.endswith("frontier") else "maximum"
-    found = outcome(row, kind, size, seed)
+    found = outcome(row, kind, size, seed, data)
     name = measure.partition("-")[0]
     values = getattr(found, name)
     centre: Callable[[Any], Any] = np.median if name == "speedup" else mean
@@ -231,26 +294,30 @@ def run(row: str, column: str, data: Path, seed: int, progress: Progress) -> Sco
 
 
 def scan_float32(X: Vectors, query: HyperplaneQuery) -> Vectors:
-    """f / ‖w‖ (n,) of rows X (n, d) for the Laplace kernel, in float32 (Eq. 3, fsm-tree): the fastest plain scan.
+    """f / ‖w‖ (n,) of rows X (n, d) for the kernels laplace and gaussian, in float32 (Eq. 3, fsm-tree).
 
-    Fused: distances and kernels of a row stay in registers, and all cores are used.
+    The fastest plain scan: distances and kernels of a row stay in registers, and all cores are used.
     """
-    if query.kernel != "laplace":
-        raise InputError(f"scan_float32 supports only the kernel laplace. Got {query.kernel}.")
+    if query.kernel not in ("laplace", "gaussian"):
+        raise InputError(f"scan_float32 supports only the kernels laplace and gaussian. Got {query.kernel}.")
     a, b = (query.a / query.length).astype(np.float32), np.float32(query.b / query.length)
-    out = np.empty(len(X), np.float32)
-    share(lambda start, stop: _scan(X[start:stop], query.X, a, b, np.float32(query.gamma), out[start:stop]), len(X))
+    out, gamma, squared = np.empty(len(X), np.float32), np.float32(query.gamma), query.kernel == "gaussian"
+    share(lambda start, stop: _scan(X[start:stop], query.X, a, b, gamma, squared, out[start:stop]), len(X))
     return out
 
 
 @njit(cache=True, fastmath=True, nogil=True)
-def _scan(X: Any, S: Any, a: Any, b: Any, gamma: Any, out: Any) -> None:
+def _scan(X: Any, S: Any, a: Any, b: Any, gamma: Any, squared: Any, out: Any) -> None:
     D = np.empty(len(S), np.float32)
     for p in range(len(X)):
         for i in range(len(S)):
             total = np.float32(0)
-            for e in range(X.shape[1]):
-                total += abs(X[p, e] - S[i, e])
+            if squared:
+                for e in range(X.shape[1]):
+                    total += (X[p, e] - S[i, e]) * (X[p, e] - S[i, e])
+            else:
+                for e in range(X.shape[1]):
+                    total += abs(X[p, e] - S[i, e])
             D[i] = total
         f = b
         for i in range(len(S)):
@@ -270,6 +337,12 @@ def _exp(x: Any) -> Any:
     return value * np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
+def check(columns: Sequence[str], data: Path) -> None:
+    """Raise an error if a column needs photos that are missing."""
+    if any(COLUMNS[column][1] in SIFT_SIZES for column in columns):
+        datasets.check(PHOTOS[0], data)
+
+
 def has(row: str, column: str) -> bool:
     """Whether the cell exists: trees are measured only at 100k, without their memory."""
     measure, size = COLUMNS[column]
@@ -278,13 +351,14 @@ def has(row: str, column: str) -> bool:
 
 BENCH = Bench(
     "hyperplane",
-    "search for the 50 best synthetic vectors for a hyperplane",
+    "search for the 50 best vectors for a hyperplane",
     ROWS,
     tuple(COLUMNS),
     run,
+    check,
     needs_data=False,
     has=has,
-    on_request=tuple(column for column, (_, size) in COLUMNS.items() if size != "100k"),
+    on_request=(*GAUSSIAN, *(column for column, (_, size) in COLUMNS.items() if size != "100k")),
     seconds=lambda row, column: 30.0 if "recall" in column else 1.0,  # noqa: ARG005
     alone=True,
 )

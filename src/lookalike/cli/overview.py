@@ -181,6 +181,8 @@ def _space_line(space: dict[str, Any]) -> str:
     if space["feature_fitted_on"]:
         fitted += f", vocabulary from {many(space['feature_fitted_on'], 'picture')}"
     recall = "" if space["index_recall"] is None else f" with recall {space['index_recall']:.3f}"
+    if feedback := space["feedback_recall"]:
+        recall += ", feedback with recall " + ", ".join(f"{value:.3f} ({name})" for name, value in feedback.items())
     size = space["dim"] if space["bits"] is None else f"{space['bits']} bits"
     each = "" if space["bytes_per_picture"] is None else f", {space['bytes_per_picture']:,} bytes per picture"
     return (

@@ -184,7 +184,8 @@ class Indexes:
         rows = self.store.vectors.rows(name)
         if rows < LEAVES_MIN or not leaves_fit(rows, dim, installed_bytes()):
             return
-        if getattr(self.hyperplanes(name), "stale", 1) <= STALE_SHARE:
+        current = self.hyperplanes(name)
+        if getattr(current, "stale", 1) <= STALE_SHARE and getattr(current, "recall", None) is not None:
             return
         try:
             leaves = create("index", "leaves")
@@ -197,6 +198,15 @@ class Indexes:
         file = self.store.vectors.put_in_place(target)
         with self.store.transaction():
             self.store.vectors.structures.set(name, "hyperplanes", file)
+
+    def feedback_recall(self, name: str) -> dict[str, float] | None:
+        """The measured recall of each effort of the leaves; None if there are none, or an older version built them."""
+        structure = self.store.vectors.structures.get(name, "hyperplanes")
+        if structure is None:
+            return None
+        from lookalike.index.leaf_recall import read_recall  # scikit-learn takes a second to load
+
+        return read_recall(self.store.path / "indexes" / structure.file)
 
     def measure_codes(self, name: str, chain: Chain, progress: Progress) -> None:
         """Measure the recall of codes on a sample, unless few rows have changed since the last measurement.

@@ -166,6 +166,7 @@ def _space_stats(space: Space) -> dict[str, Any]:
         "bytes_per_picture": space.bytes_per_picture,
         "index": getattr(space.index, "kind", "flat"),
         "index_recall": space.recall,
+        "feedback_recall": space.feedback_recall,
         "smoothed": space.has_smoothed_rows,
         "neighbour_recall": space.neighbour_recall,
     }

@@ -262,6 +262,11 @@ class Space:
         return found.value if found is not None else None if structure is None else structure.recall
 
     @property
+    def feedback_recall(self) -> dict[str, float] | None:
+        """The measured recall of the efforts "fast" and "balanced" of feedback searches; None if they are exact."""
+        return self._spaces.indexes.feedback_recall(self._rows_name)
+
+    @property
     def neighbour_recall(self) -> float | None:
         """The share of the true neighbours in its neighbour graph, as measured; None if they are exact."""
         graph = self.store.vectors.structures.get(self.name, "neighbours")

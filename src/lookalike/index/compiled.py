@@ -1,7 +1,7 @@
 """Compiled code that several indexes share: a bounded heap and processor instructions.
 
 numba takes a second to load, so modules that do not need it do not import this one. `count_ones`, `prefetch` and the
-loops of `make_sad` and `make_dot` are called from other compiled functions. numba does not expose their instructions,
+loops of `make_sad` and `make_ssd` are called from other compiled functions. numba does not expose their instructions,
 so they are emitted as LLVM intrinsics, by name.
 """
 
@@ -14,17 +14,14 @@ import numpy as np
 from lookalike.compiler import binding, cgutils, config, intrinsic, ir, njit, types
 
 BLOCK, GROUP = 16, 8
-"""Rows of a block and dimensions of a group, in the layout that `make_sad` and `make_dot` read."""
+"""Rows of a block and dimensions of a group, in the layout that `make_sad` and `make_ssd` read."""
 
 INSTRUCTIONS = {
-    64: ("avx512bw", "avx512.psad.bw.512", "avx512.pmaddubs.w.512", "avx512.pmaddw.d.512"),
-    32: ("avx2", "avx2.psad.bw", "avx2.pmadd.ub.sw", "avx2.pmadd.wd"),
-    16: ("ssse3", "sse2.psad.bw", "ssse3.pmadd.ub.sw.128", "sse2.pmadd.wd"),
+    64: ("avx512bw", "avx512.psad.bw.512", "avx512.pmaddw.d.512"),
+    32: ("avx2", "avx2.psad.bw", "avx2.pmadd.wd"),
+    16: ("sse2", "sse2.psad.bw", "sse2.pmadd.wd"),
 }
-"""Width in bytes: the CPU feature, the instruction for differences and the two for products."""
-
-MAX_FACTOR = 64
-"""`make_dot` multiplies bytes 0 … 255 by −MAX_FACTOR … MAX_FACTOR: the sum of two products fits into 16 bits."""
+"""Width in bytes: the CPU feature, the instruction for sums of differences and the one for sums of products."""
 
 _ANY_ORDER = {"reassoc", "contract", "nsz"}
 """Fast-math flags: sums in any order, but infinities and NaN keep their meaning."""
@@ -119,20 +116,26 @@ def make_sad(width: int | None) -> Any:
     return _make_loop(width, differences, bits=64)
 
 
-def make_dot(width: int | None) -> Any:
-    """Compile `dot(block, row, out)`: inner products of 16 rows of bytes with one row of int8, (groups · 8,).
+def make_ssd(width: int | None) -> Any:
+    """Compile `ssd(block, row, out)`: squared L2 distances of 16 rows of bytes, (groups, 16, 8), to one, (groups · 8,).
 
-    `out` is (16, 2) int32, in two halves. `width` as for `make_sad`; |row| ≤ `MAX_FACTOR`.
+    `out` is (16, 2) int32, in two halves. `width` as for `make_sad`.
     """
     if width is None:
-        return _dot_plain
+        return _ssd_plain
 
-    def products(builder: Any, rows: Any, repeated: Any) -> Any:
+    def squares(builder: Any, rows: Any, repeated: Any) -> Any:
+        # One of the saturated differences is |row - repeated|, the other 0.
+        name, kind = f"llvm.usub.sat.v{width}i8", ir.FunctionType(rows.type, [rows.type, rows.type])
+        subtract = cgutils.get_or_insert_function(builder.module, kind, name)
+        far = builder.or_(builder.call(subtract, [rows, repeated]), builder.call(subtract, [repeated, rows]))
         shorts, ints = ir.VectorType(_SHORT, width // 2), ir.VectorType(_INT, width // 4)
-        pairs = _call(builder, INSTRUCTIONS[width][2], shorts, rows, repeated)
-        return _call(builder, INSTRUCTIONS[width][3], ints, pairs, ir.Constant(shorts, [1] * (width // 2)))
+        pairs = builder.bitcast(far, shorts)
+        even = builder.and_(pairs, ir.Constant(shorts, [255] * (width // 2)))
+        odd = builder.lshr(pairs, ir.Constant(shorts, [8] * (width // 2)))
+        return builder.add(*(_call(builder, INSTRUCTIONS[width][2], ints, part, part) for part in (even, odd)))
 
-    return _make_loop(width, products, bits=32)
+    return _make_loop(width, squares, bits=32)
 
 
 @njit
@@ -145,12 +148,13 @@ def _sad_plain(block: Any, row: Any, out: Any) -> None:
 
 
 @njit
-def _dot_plain(block: Any, row: Any, out: Any) -> None:
+def _ssd_plain(block: Any, row: Any, out: Any) -> None:
     out[:] = 0
     for g in range(block.shape[0]):
         for j in range(BLOCK):
             for e in range(GROUP):
-                out[j, 2 * e // GROUP] += np.int32(block[g, j, e]) * np.int32(row[g * GROUP + e])
+                far = np.int32(block[g, j, e]) - np.int32(row[g * GROUP + e])
+                out[j, 2 * e // GROUP] += far * far
 
 
 def _call(builder: Any, name: str, result: Any, first: Any, second: Any) -> Any:

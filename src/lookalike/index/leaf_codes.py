@@ -22,17 +22,13 @@ from lookalike.features.clustering import kmeans
 from lookalike.index.compiled import BLOCK, GROUP
 from lookalike.index.exact import Mask
 from lookalike.index.flat import Flat
+from lookalike.index.leaf_recall import Recall, uncalibrated
 from lookalike.index.leaf_scores import (
     Codes,
     Plane,
-    Shape,
     Steps,
-    f_by_slope,
     f_leaves,
-    f_of_leaves,
-    f_rows,
     in_blocks,
-    rows_at,
     spreads,
 )
 from lookalike.index.threads import share
@@ -108,7 +104,7 @@ class LeafCodes:
     place: NDArray[np.int32]  # (rows of `truth`,) the place of each row, -1 = none
     cell: NDArray[np.int32]  # (leaves,)
     narrow: Vectors  # (leaves,) the radius of a leaf relative to that of its cell
-    shape: Shape
+    recall: Recall
 
     @classmethod
     def build(cls, truth: Flat, size: int, progress: Progress) -> Self:
@@ -135,7 +131,8 @@ class LeafCodes:
             cells[0, cell] = full.mean(0, dtype=np.float32)
             cells[1, cell] = np.abs(full - cells[0, cell]).mean(0)
         filled = np.where(order < 0, -1, ids[order])
-        return cls._over(truth, size, steps, codes, Centres.of(*leaves), Centres.of(*cells), starts, filled)
+        centres = Centres.of(*leaves), Centres.of(*cells)
+        return cls._over(truth, size, steps, codes, *centres, starts, filled, uncalibrated())
 
     @classmethod
     def _over(
@@ -148,6 +145,7 @@ class LeafCodes:
         cells: Centres,
         starts: Ids,
         ids: Ids,
+        recall: Recall,
     ) -> Self:
         """Compute the arrays that depend on the current rows of `truth`."""
         rows = truth.rows(ids)  # -1 for id -1
@@ -156,15 +154,14 @@ class LeafCodes:
         place[rows[alive]] = np.flatnonzero(alive)
         counts = np.count_nonzero(alive.reshape(-1, size), axis=1)
         cell = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
-        shape = Shape.of(codes, size)
         narrow = leaves.radii()[: len(counts)] / cells.radii()[cell]
-        return cls(size, steps, codes, leaves, cells, starts, ids, alive, counts, place, cell, narrow, shape)
+        return cls(size, steps, codes, leaves, cells, starts, ids, alive, counts, place, cell, narrow, recall)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
         arrays = (self.codes, self.ids, self.alive, self.counts, self.place, self.cell, self.narrow)
-        return sum(array.nbytes for array in (*arrays, *self.leaves, *self.cells, *self.shape))
+        return sum(array.nbytes for array in (*arrays, *self.leaves, *self.cells))
 
     @property
     def removed(self) -> int:
@@ -199,23 +196,13 @@ class LeafCodes:
 
     def f_centres(self, leaves: Ids, plane: Plane) -> Vectors:
         """Approximate mean of f in each of these leaves, ascending, (m,)."""
-        if plane.smooth:
-            return f_of_leaves(self.shape, leaves, plane)
         blocks, where = np.unique(leaves // BLOCK, return_inverse=True)
         f: Vectors = self.leaves.f(blocks, plane)[where * BLOCK + leaves % BLOCK]
         return f
 
-    def f(self, leaves: Ids, plane: Plane) -> tuple[Vectors, Vectors]:
-        """f of the rows of these leaves, (m, size), and its standard error without the rounding to bytes."""
-        blocks = self.size // BLOCK
-        if plane.smooth:
-            return f_by_slope(self.codes, self.shape, leaves, blocks, plane)
-        f = f_leaves(self.codes, leaves, blocks, plane)
-        return f, np.zeros_like(f)
-
-    def f_places(self, places: Ids, plane: Plane) -> Vectors:
-        """f of single rows from their bytes, (m,). Not for L1 kernels, for which `f` is as accurate."""
-        return f_rows(rows_at(self.codes, places), plane)
+    def f(self, leaves: Ids, plane: Plane) -> Vectors:
+        """f of the rows of these leaves, (m, size)."""
+        return f_leaves(self.codes, leaves, self.size // BLOCK, plane)
 
     def save(self, path: Path) -> None:
         """Write everything that cannot be computed from the codes and the vectors."""
@@ -230,6 +217,8 @@ class LeafCodes:
                 cells=np.stack(self.cells),
                 starts=self.starts,
                 ids=np.where(self.alive, self.ids, -1),
+                laws=self.recall.laws,
+                limits=self.recall.limits,
             )
 
     @classmethod
@@ -240,9 +229,10 @@ class LeafCodes:
                 steps = Steps(file["low"], float(file["step"]))
                 leaves, cells = Centres(*file["leaves"]), Centres(*file["cells"])
                 size, codes, starts, ids = int(file["size"]), file["codes"], file["starts"], file["ids"]
+                recall = Recall(file["laws"], file["limits"]) if "laws" in file else uncalibrated()
             if len(codes) * BLOCK != len(ids) or starts[-1] * size != len(ids):
                 raise ValueError(f"it has {len(codes) * BLOCK} codes, {len(ids)} ids and {starts[-1]} leaves of {size}")
-            return cls._over(truth, size, steps, codes, leaves, cells, starts, ids)
+            return cls._over(truth, size, steps, codes, leaves, cells, starts, ids, recall)
         except (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, zipfile.BadZipFile) as error:
             raise DamagedError(f"Cannot read {path}: {error}. Delete it; the index will be rebuilt.") from error
 

@@ -1,11 +1,9 @@
 """Hyperplane scores of rows that are stored as bytes: the numeric part of `Leaves`.
 
-f is the sum in Eq. 3, fsm-tree, divided by ‖w‖. There are three ways to compute it, from exact (up to the rounding to
-bytes) to cheap:
+f is the sum in Eq. 3, fsm-tree, divided by ‖w‖:
 
-    f_leaves, f_rows          f of every row, by comparing it with every support vector
-    f_by_slope, f_of_leaves   approximate f, from its slope at the mean of a leaf: one product per row
-    spreads                   the spread of f in a set of rows, from its slope at the centre, without reading rows
+    f_leaves   f of every row up to the rounding to bytes, by comparing it with every support vector
+    spreads    the spread of f in a set of rows, from its slope at the centre, without reading rows
 
 Codes are (blocks, groups, 16, 8) uint8: 16 rows per block, 8 dimensions per group, as `compiled.make_sad` reads them.
 `Steps` turns rows into bytes, and a query into a `Plane` in the units of these bytes.
@@ -13,14 +11,14 @@ Codes are (blocks, groups, 16, 8) uint8: 16 rows per block, 8 dimensions per gro
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
 from lookalike.compiler import njit
-from lookalike.index.compiled import BLOCK, GROUP, MAX_FACTOR, make_dot, make_sad, widths
+from lookalike.index.compiled import BLOCK, GROUP, make_sad, make_ssd, widths
 from lookalike.index.queries import HyperplaneQuery
 from lookalike.index.threads import share
 from lookalike.kernels import check_kernel
@@ -41,15 +39,6 @@ LEAST_ROWS = 1_024
 PRODUCT_BYTES = 8 * 2**20
 """Size of the rows as floats and their products that are held at a time: they stay in the caches."""
 
-MIDDLE = np.float32(127.5)
-"""The middle of the bytes."""
-
-PROBES = 2
-"""Number of rows of a leaf, the farthest from its mean, whose f is computed in full to measure the error."""
-
-DISTANCE_UNIT = 4_096
-"""Squared distances from the mean of a leaf are stored in this fraction of their mean."""
-
 AT_ONCE = 4
 """Support vectors that share a pass over the dimensions."""
 
@@ -57,14 +46,14 @@ Codes = NDArray[np.uint8]
 """(blocks, groups, 16, 8)."""
 
 _sad = make_sad(next(iter(widths()), None))
-_dot = make_dot(next(iter(widths()), None))
+_ssd = make_ssd(next(iter(widths()), None))
 
 
 class Plane(NamedTuple):
     """A hyperplane f(x) = Σ aᵢK(x, sᵢ) + b, in the units of the codes."""
 
     mode: int
-    bytes: NDArray[np.uint8]  # (m, d padded) the support vectors as codes, for L1
+    bytes: NDArray[np.uint8]  # (m, d padded) the support vectors as codes, for L1 and L2
     rows: Vectors  # (m, d padded) the support vectors as floats in the units of the codes
     a: Vectors  # (m,)
     b: float
@@ -72,7 +61,6 @@ class Plane(NamedTuple):
     shift: int
     scale: float  # for PRODUCT: γ
     offsets: Vectors  # (m,) the part of x·s that does not depend on x, for PRODUCT
-    smooth: bool  # whether K is smooth at x = s, like the Gaussian: then f is nearly linear in a leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +116,12 @@ class Steps:
             table = _by_distance(query, middles * self.step)
         else:
             mode = L2
-            rows[:, :d] = (X - self.low) / self.step
-            reach = float(np.sqrt((np.maximum(np.abs(rows), np.abs(rows - 255)) ** 2).sum(1).max(initial=1.0)))
-            scale = TABLE / reach
-            table = _by_distance(query, np.arange(TABLE + 2) / scale * self.step)
+            near = self.encode(X)
+            rows[:] = near
+            scale = TABLE / float(255 * np.sqrt(d))
+            table = _by_distance(query, (np.arange(TABLE + 2) + 0.5) / scale * self.step)
         b = float(np.float32(query.b / query.length))
-        smooth = query.kernel == "gaussian"
-        return Plane(mode, near, rows, a.astype(np.float32), b, table, shift, float(np.float32(scale)), offsets, smooth)
+        return Plane(mode, near, rows, a.astype(np.float32), b, table, shift, float(np.float32(scale)), offsets)
 
 
 def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane, twins: Codes | None = None) -> Vectors:
@@ -143,7 +130,7 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
     With `twins`, codes of the same shape, it is f at the mean of the distances of a row and its twin.
     """
     out = np.empty((len(leaves), blocks * BLOCK), np.float32)
-    if plane.mode != L1:
+    if plane.mode == PRODUCT:
         _by_products(codes, leaves, blocks, plane, twins, out.reshape(-1, BLOCK))
         return out
     pairs = codes if twins is None else twins
@@ -155,20 +142,6 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
     return out
 
 
-def f_rows(rows: NDArray[np.uint8], plane: Plane) -> Vectors:
-    """f of rows of bytes (n, d), (n,), by a matrix product; not for L1 kernels."""
-    out = np.empty(len(rows), np.float32)
-    m, d = plane.rows.shape
-    for part in chunks(len(rows), row_bytes=4 * (d + m), max_bytes=PRODUCT_BYTES):
-        _add_up(_terms(rows[part], plane), plane, out[part])
-    return out
-
-
-def rows_at(codes: Codes, places: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Single rows, (m, d), by their places."""
-    return codes[places // BLOCK, :, places % BLOCK].reshape(len(places), codes.shape[1] * GROUP)
-
-
 def in_blocks(rows: NDArray[np.uint8]) -> Codes:
     """Arrange rows of bytes (n, d) in blocks; n must be a multiple of 16, d of 8.
 
@@ -177,86 +150,6 @@ def in_blocks(rows: NDArray[np.uint8]) -> Codes:
     """
     n, d = rows.shape
     return np.ascontiguousarray(rows.reshape(n // BLOCK, BLOCK, d // GROUP, GROUP).swapaxes(1, 2))
-
-
-class Shape(NamedTuple):
-    """The distribution of the rows of each leaf around their mean."""
-
-    mean: NDArray[np.uint8]  # (leaves, d), rounded
-    width: Vectors  # (leaves,) the mean of ‖x − mean‖²
-    distance: NDArray[np.uint16]  # (places,) ‖x − mean‖² / width, in units of 1 / `DISTANCE_UNIT`
-    probes: NDArray[np.int64]  # (leaves, PROBES) the places of the rows farthest from the mean
-
-    @classmethod
-    def of(cls, codes: Codes, size: int) -> Self:
-        """Compute the shape of leaves of `size` rows."""
-        leaves = len(codes) * BLOCK // size
-        made = cls(
-            np.empty((leaves, codes.shape[1] * codes.shape[3]), np.uint8),
-            np.empty(leaves, np.float32),
-            np.empty(leaves * size, np.uint16),
-            np.empty((leaves, PROBES), np.int64),
-        )
-
-        def work(start: int, stop: int) -> None:
-            for part in chunks(stop - start, row_bytes=8 * size * made.mean.shape[1], max_bytes=2**22):
-                here = slice(start + part.start, start + part.stop)
-                blocks = codes[here.start * size // BLOCK : here.stop * size // BLOCK]
-                rows = blocks.swapaxes(1, 2).reshape(-1, size, made.mean.shape[1]).astype(np.float32)
-                made.mean[here] = np.rint(rows.mean(axis=1))
-                rows -= made.mean[here, None]
-                squares = np.vecdot(rows, rows)  # (m, size)
-                made.width[here] = np.maximum(squares.mean(axis=1), 1)
-                ratios = DISTANCE_UNIT * squares / made.width[here, None]
-                made.distance[here.start * size : here.stop * size] = np.minimum(np.rint(ratios), 2**16 - 1).ravel()
-                farthest = np.argpartition(squares, -PROBES, axis=1)[:, -PROBES:]  # (m, PROBES)
-                made.probes[here] = np.arange(here.start, here.stop)[:, None] * size + farthest
-
-        share(work, leaves, least=64)
-        return made
-
-
-def f_by_slope(
-    codes: Codes, shape: Shape, leaves: NDArray[np.int64], blocks: int, plane: Plane
-) -> tuple[Vectors, Vectors]:
-    """Approximate f of every row of these leaves, (m, 16 · blocks), and the standard error of each.
-
-    Let wₛ be the derivative of aₛK with respect to the squared distance, at its mean dₛ in the leaf. Then f(x) ≈ f₀ +
-    Σ wₛ(‖x − s‖² − dₛ): a constant, a slope along x and one along ‖x − mean‖². The error, which is measured in each
-    leaf, grows with the squared distance from the mean. It can be larger only close to a support vector, so leaves that
-    can contain one are scored in full.
-    """
-    size = blocks * BLOCK
-    out, doubt = np.empty((2, len(leaves), size), np.float32)
-    near = np.empty(len(leaves), np.bool_)
-    n_vectors, d = plane.rows.shape
-    for part in chunks(len(leaves), row_bytes=4 * (3 * d + (2 + PROBES) * n_vectors), max_bytes=PRODUCT_BYTES):
-        some, f, off, probes = leaves[part], out[part], doubt[part], shape.probes[leaves[part]]
-        slopes, nearest = _slopes(shape.mean[some], shape.width[some], plane)
-        near[part] = nearest <= shape.distance[probes].max(axis=1) / np.float32(DISTANCE_UNIT) * shape.width[some]
-
-        def work(start: int, stop: int, some: Any = some, slopes: Any = slopes, f: Any = f, off: Any = off) -> None:
-            here = _Slopes(*(column[start:stop] for column in slopes))
-            _scan_slopes(codes, shape.distance, some[start:stop], blocks, here, f[start:stop], off[start:stop])
-
-        share(work, len(some), least=16)
-        truth = f_rows(rows_at(codes, probes.ravel()), plane).reshape(-1, PROBES)
-        row = np.arange(len(some))[:, None]
-        errors = np.square((f[row, probes % size] - truth) / off[row, probes % size])
-        off *= np.sqrt(np.maximum(errors.max(axis=1), np.median(errors)))[:, None]
-    full = np.flatnonzero(near)
-    out[full], doubt[full] = f_leaves(codes, leaves[full], blocks, plane), 0
-    return out, doubt
-
-
-def f_of_leaves(shape: Shape, leaves: NDArray[np.int64], plane: Plane) -> Vectors:
-    """Approximate mean of f in each of these leaves, (m,)."""
-    out = np.empty(len(leaves), np.float32)
-    n_vectors, d = plane.rows.shape
-    for part in chunks(len(out), row_bytes=4 * (d + n_vectors), max_bytes=PRODUCT_BYTES):
-        _, _, terms = _mean_squares(shape.mean[leaves[part]], shape.width[leaves[part]], plane)
-        _weigh_all(terms, plane, out[part])
-    return out
 
 
 def spreads(upper: Codes, lower: Codes, sets: NDArray[np.int64], plane: Plane) -> Vectors:
@@ -274,19 +167,11 @@ def spreads(upper: Codes, lower: Codes, sets: NDArray[np.int64], plane: Plane) -
     return out
 
 
-def _by_distance(query: HyperplaneQuery, distances: NDArray[np.float64]) -> Vectors:
+def _by_distance(query: HyperplaneQuery, distances: NDArray[Any]) -> Vectors:
     """The kernel's values at these distances, computed for points on a line, where all norms are equal."""
     pairs = check_kernel(query.kernel, query.gamma).pairs
     table: Vectors = pairs(distances[:, None], np.zeros((1, 1)), query.gamma)[:, 0].astype(np.float32)
     return table
-
-
-def _squared_distances(X: Vectors, S: Vectors, lengths: Vectors) -> Vectors:
-    """‖x − s‖² of rows X (n, d) and S (m, d), (n, m), from ‖x‖², `lengths` (n,)."""
-    terms: Vectors = X @ (-2 * S.T)
-    terms += lengths[:, None]
-    terms += np.vecdot(S, S)
-    return terms
 
 
 def _by_products(
@@ -296,30 +181,24 @@ def _by_products(
     places = (leaves[:, None] * blocks + np.arange(blocks)).ravel()
     m, d = plane.rows.shape
     for part in chunks(len(places), row_bytes=4 * BLOCK * (d + m), max_bytes=PRODUCT_BYTES):
-        terms = _terms(codes[places[part]].swapaxes(1, 2).reshape(-1, d), plane)  # (16 · blocks, m)
+        terms = _products(codes[places[part]], plane)  # (16 · blocks, m)
         if twins is not None:
-            terms += _terms(twins[places[part]].swapaxes(1, 2).reshape(-1, d), plane)
+            terms += _products(twins[places[part]], plane)
             terms *= 0.5
-        _add_up(terms, plane, out[part].reshape(-1))
+        terms += plane.offsets
+        terms += np.float32(plane.scale) * terms * terms
+        out[part] = (terms @ plane.a + np.float32(plane.b)).reshape(-1, BLOCK)
 
 
-def _add_up(terms: Vectors, plane: Plane, out: Vectors) -> None:
-    share(lambda start, stop: _f_terms(terms[start:stop], plane, out[start:stop]), len(terms), least=LEAST_ROWS)
-
-
-def _terms(rows: NDArray[np.uint8], plane: Plane) -> Vectors:
-    """‖x − s‖² or x·s of rows (n, d) and the support vectors, (n, m)."""
-    X = rows.astype(np.float32)
-    if plane.mode == PRODUCT:
-        return X @ plane.rows.T
-    X -= MIDDLE  # shorter rows have smaller rounding errors
-    return _squared_distances(X, plane.rows - MIDDLE, np.vecdot(X, X))
+def _products(blocks: Codes, plane: Plane) -> Vectors:
+    """x·s of the rows of blocks and the support vectors, (16 · blocks, m)."""
+    rows = blocks.swapaxes(1, 2).reshape(-1, plane.rows.shape[1]).astype(np.float32)
+    return rows @ plane.rows.T
 
 
 @njit(cache=True, fastmath=True)
-def _f_block(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
-    """Write f of 16 rows to `out` (16,), for L1; if `twin` is another block, f at the mean of both distances."""
-    out[:] = plane.b
+def _f_l1(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
+    """Add Σ aᵢK of 16 rows to `out` (16,), for L1; if `twin` is another block, at the mean of both distances."""
     both = twin.ctypes.data != block.ctypes.data
     shift = np.uint64(plane.shift)
     for i in range(len(plane.a)):
@@ -333,100 +212,37 @@ def _f_block(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> Non
             out[j] += a * plane.table[D[j] >> shift]  # unsigned: no check for a negative index
 
 
+@njit(cache=True, fastmath=True)
+def _f_l2(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
+    """As `_f_l1` for L2, at the mean of both squared distances."""
+    both = twin.ctypes.data != block.ctypes.data
+    scale = np.float32(plane.scale)
+    for i in range(len(plane.a)):
+        _ssd(block, plane.bytes[i], D)
+        if both:
+            _ssd(twin, plane.bytes[i], E)
+            for j in range(BLOCK):
+                D[j, 0] = (D[j, 0] + D[j, 1] + E[j, 0] + E[j, 1]) >> 1
+                D[j, 1] = 0
+        a = plane.a[i]
+        for j in range(BLOCK):
+            far = math.sqrt(np.float32(D[j, 0] + D[j, 1])) * scale
+            out[j] += a * plane.table[np.uint32(far)]
+
+
 @njit(cache=True, fastmath=True, nogil=True)
 def _f_leaves(codes: Any, twins: Any, leaves: Any, blocks: int, plane: Any, out: Any) -> None:
     D, E = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    P, Q = np.empty((BLOCK, 2), np.int32), np.empty((BLOCK, 2), np.int32)
     for i in range(len(leaves)):
         for block in range(blocks):
             at, place = leaves[i] * blocks + block, block * BLOCK
-            _f_block(codes[at], twins[at], plane, D, E, out[i, place : place + BLOCK])
-
-
-@njit(cache=True, fastmath=True, nogil=True)
-def _f_terms(terms: Any, plane: Any, out: Any) -> None:
-    """Write f, computed from ‖x − s‖² or x·s, terms (n, m), to `out` (n,)."""
-    n, m = terms.shape
-    most = np.float32(len(plane.table) - 2)
-    for j in range(n):
-        f = np.float32(plane.b)
-        for i in range(m):
-            t = terms[j, i]
-            if plane.mode == L2:
-                place = min(math.sqrt(max(t, np.float32(0))) * plane.scale, most)
-                low = np.int64(place)
-                part = place - low
-                f += plane.a[i] * (plane.table[low] * (1 - part) + plane.table[low + 1] * part)
+            f = out[i, place : place + BLOCK]
+            f[:] = plane.b
+            if plane.mode == L1:
+                _f_l1(codes[at], twins[at], plane, D, E, f)
             else:
-                t += plane.offsets[i]
-                f += plane.a[i] * (t + plane.scale * t * t)
-        out[j] = f
-
-
-class _Slopes(NamedTuple):
-    """f ≈ level + unit · (x·along) + curve · ‖x − mean‖² / width; one row per leaf."""
-
-    level: Vectors  # (m,)
-    unit: Vectors  # (m,)
-    along: NDArray[np.int8]  # (m, d)
-    curve: Vectors  # (m,)
-
-
-def _mean_squares(mean: NDArray[np.uint8], width: Vectors, plane: Plane) -> tuple[Vectors, Vectors, Vectors]:
-    """Means of leaves X (m, d) and support vectors S (v, d), both centred, and mean ‖x − s‖², (m, v)."""
-    X = mean.astype(np.float32) - MIDDLE
-    S = plane.rows - MIDDLE
-    return X, S, _squared_distances(X, S, np.vecdot(X, X) + width)
-
-
-def _weigh_all(terms: Vectors, plane: Plane, level: Vectors) -> None:
-    share(lambda start, stop: _weigh(terms[start:stop], plane, level[start:stop]), len(level), least=64)
-
-
-def _slopes(mean: NDArray[np.uint8], width: Vectors, plane: Plane) -> tuple[_Slopes, Vectors]:
-    """Slopes of leaves with these means (m, d) and widths (m,), and squared distances to the nearest support vector."""
-    X, S, terms = _mean_squares(mean, width, plane)
-    nearest = terms.min(axis=1) - width
-    level = np.empty(len(mean), np.float32)
-    _weigh_all(terms, plane, level)
-    curve = terms.sum(axis=1)
-    slope = terms @ (-2 * S)
-    slope += 2 * curve[:, None] * X  # of Σ wₛ‖x − s‖² at the mean
-    unit = np.maximum(np.abs(slope).max(axis=1), np.float32(1e-30)) / np.float32(MAX_FACTOR)
-    slope /= unit[:, None]
-    along = np.rint(slope).astype(np.int8)
-    start = np.vecdot(along.astype(np.float32), X + MIDDLE)  # x·along at the mean
-    return _Slopes(level - unit * start - curve * width, unit, along, curve * width), nearest
-
-
-@njit(cache=True, fastmath=True, nogil=True)
-def _weigh(terms: Any, plane: Any, level: Any) -> None:
-    """Replace squared distances (m, v) by the slopes of aₛK at them; write f, (m,), to `level`."""
-    last = np.float32(len(plane.table) - 2)
-    for i in range(terms.shape[0]):
-        f = np.float32(plane.b)
-        for s in range(terms.shape[1]):
-            distance = math.sqrt(max(terms[i, s], np.float32(1)))
-            place = min(distance * plane.scale, last)
-            low = np.int64(place)
-            step = plane.table[low + 1] - plane.table[low]
-            f += plane.a[s] * (plane.table[low] + step * (place - low))
-            terms[i, s] = plane.a[s] * step * plane.scale / (np.float32(2) * distance)
-        level[i] = f
-
-
-@njit(cache=True, fastmath=True, nogil=True)
-def _scan_slopes(codes: Any, ratios: Any, leaves: Any, blocks: int, slopes: Any, out: Any, distances: Any) -> None:
-    """Write approximate f to `out`, and squared distances from the mean, above 0 and with mean 1, to `distances`."""
-    sums = np.empty((BLOCK, 2), np.int32)
-    for i in range(len(leaves)):
-        level, unit, curve = slopes.level[i], slopes.unit[i], slopes.curve[i]
-        for block in range(blocks):
-            at, place = leaves[i] * blocks + block, block * BLOCK
-            _dot(codes[at], slopes.along[i], sums)
-            for j in range(BLOCK):
-                distance = np.float32(ratios[at * BLOCK + j]) / np.float32(DISTANCE_UNIT)
-                out[i, place + j] = level + unit * np.float32(sums[j, 0] + sums[j, 1]) + curve * distance
-                distances[i, place + j] = max(distance, np.float32(1e-3))
+                _f_l2(codes[at], twins[at], plane, P, Q, f)
 
 
 @njit(cache=True, fastmath=True, nogil=True)

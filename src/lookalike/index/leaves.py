@@ -1,17 +1,18 @@
 """Hyperplane queries on large collections: score rows of promising leaves from their bytes, the best rows exactly.
 
 The queries are those of Crucianu et al. (fsm-tree), Eq. 3, but without their tree: rows are sorted into leaves, and a
-search visits the leaves with the largest expected number of hits. It assumes that f is normally distributed in a cell
-of leaves, around f of the centre, with a deviation computed from the slope of f and the width of the cell.
+search visits the leaves with the largest expected number of hits, computed from f of the centre of a leaf and from its
+spread, the slope of f times the width of the leaf. `leaf_recall` measures how rows are distributed within these
+spreads, and where a search can stop.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import ceil, inf
 from pathlib import Path
 from typing import Self
 
 import numpy as np
-from scipy.special import ndtr
 
 from lookalike.errors import DamagedError, InputError, StoreError
 from lookalike.index.compiled import BLOCK
@@ -19,13 +20,10 @@ from lookalike.index.exact import AcceleratedIndex, Mask
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
 from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
-from lookalike.index.queries import HyperplaneQuery, check_search
+from lookalike.index.leaf_recall import KINDS, NEGATIVE, POSITIVE, K, Recall, Sample, calibrate, expect, uncalibrated
+from lookalike.index.queries import HyperplaneQuery, Kind, PointQuery, check_search
 from lookalike.index.topk import keep_best
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
-
-LIMITS: dict[str, tuple[float, int]] = {"fast": (0.1, 250_000), "balanced": (0.03, 1_000_000)}
-"""End of a search by effort: it expects at most this share of the hits in the leaves that it has not visited, or it has
-visited this many rows. Near the hyperplane in a large collection, many rows are equally good."""
 
 FEW = 5_000
 """A search among fewer rows is a scan, which is exact and as fast."""
@@ -39,10 +37,7 @@ SLOPES = {"frontier": 0.4, "maximum": 0.1}
 CLOSER, CLOSER_SHARE = 256, {"frontier": 0.5, "maximum": 0.2}
 """Number, or share if larger, of the most promising cells whose leaves are rated one by one."""
 
-SWELL = {"frontier": 1.0, "maximum": 1.3}
-"""Factors of the spreads: the outermost rows, which matter most, are farther out than in a normal distribution."""
-
-UPWARD = 2.5
+UPWARD = 3.0
 """Expected position of the best rows of a leaf, in spreads above its centre; used to choose the first leaves."""
 
 FIRST, FIRST_SHARE = 32, {"frontier": 0.005, "maximum": 0.002}
@@ -60,15 +55,18 @@ WRONG = 4.0
 SHORT = 4
 """The first shortlist has this many times k rows; their errors determine the size of the second."""
 
-SIGMAS = 2.5
-"""Rows within this many standard errors of the k-th score are scored more accurately."""
+SIGMAS = 4.0
+"""Rows within this many standard errors of the k-th score are scored by their vectors."""
+
+TRUTH = 5_000
+"""To find the true hits, this many rows with the best scores by bytes are scored by their vectors."""
 
 
 class Leaves(AcceleratedIndex[Flat]):
     """The rows of a `Flat` as bytes, sorted into leaves: fast for hyperplane queries; other queries are scans.
 
     A search scans the rows added since `build` and never returns removed rows; `build` makes it fast again. A row takes
-    about d + 30 bytes of memory.
+    about 1.1 d + 14 bytes of memory.
 
     Parameters
     ----------
@@ -102,9 +100,19 @@ class Leaves(AcceleratedIndex[Flat]):
         if truth is not None:
             self.truth, self._codes, self._tail = truth, None, truth.ids
         if len(self) >= MIN_ROWS:
-            self._codes = LeafCodes.build(self.truth, self.size, progress or silent)
+            self._codes = codes = LeafCodes.build(self.truth, self.size, progress or silent)
             self._tail = self._tail[:0]
+            is_scanned = len(self) < FEW
+            codes.recall = uncalibrated(1) if is_scanned else calibrate(_Calibrated(self, codes), progress or silent)
         return self
+
+    @property
+    def recall(self) -> dict[str, float] | None:
+        """The recall of the efforts "fast" and "balanced", measured by `build`: the lowest over kernels and kinds.
+
+        None if there are no leaves, or if an older version built them.
+        """
+        return None if self._codes is None else self._codes.recall.lowest()
 
     def search(
         self,
@@ -129,22 +137,22 @@ class Leaves(AcceleratedIndex[Flat]):
             return self.truth.search(query, k, among=among, exclude=exclude)
         visit = _Visit(codes, query, k, keep, counts)
         if effort is None or isinstance(effort, str):
-            visit.until(*LIMITS[effort or "balanced"])
+            visit.until(codes.recall.limit(query, effort or "balanced").missed)
         else:
             visit.share(min(1.0, effort))
-        ids = codes.ids
-
-        def exact(places: Ids) -> Vectors:
-            scores: Vectors = query.score(self.vectors(ids[places]))[0]
-            return scores
-
-        places, scores = _shorten(*visit.best(), None, k, exact)
-        ids, scored = ids[places], visit.scored + len(places)
+        places, scores = _shorten(*visit.best(), k, partial(self.score, query))
+        ids, scored = codes.ids[places], visit.scored + len(places)
         if len(self._tail):
             tail = self._search_tail(query, k, among, exclude)
             ids, scores = np.concatenate([ids, tail.ids[0]]), np.concatenate([scores, tail.scores[0]])
             scored += tail.scored
         return Hits(*keep_best(ids[None], scores[None], k), scored)
+
+    def score(self, query: HyperplaneQuery, places: Ids) -> Vectors:
+        """Return the exact scores of the rows at these places of the leaves, (m,)."""
+        assert self._codes is not None
+        scores: Vectors = query.score(self.vectors(self._codes.ids[places]))[0]
+        return scores
 
     def save(self, path: str | Path) -> None:
         """Write the leaves, without the vectors, to one file, for `load`."""
@@ -169,12 +177,60 @@ class Leaves(AcceleratedIndex[Flat]):
         index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))
         return index
 
+    def _exact(self, query: HyperplaneQuery, places: Ids) -> Vectors:
+        """Scores of rows by their vectors, (m,)."""
+        assert self._codes is not None
+        scores: Vectors = query.score(self.vectors(self._codes.ids[places]))[0]
+        return scores
+
     def _forget(self, ids: Ids) -> None:
         if self._codes is not None:
             self._codes.remove(self.truth.rows(ids))
 
     def _n_removed(self) -> int:
         return 0 if self._codes is None else self._codes.removed
+
+
+class _Calibrated:
+    """The parts of `Leaves` that `calibrate` needs."""
+
+    def __init__(self, index: Leaves, codes: LeafCodes):
+        self.index, self.codes = index, codes
+        self._places = np.flatnonzero(codes.alive)
+
+    def draw(self, random: np.random.Generator, *, broad: bool) -> tuple[Vectors, Vectors]:
+        """Draw the nearest rows to a random one, or rows of its cell, and random rows of the whole collection."""
+        codes, index = self.codes, self.index
+        place = int(random.choice(self._places))
+        cell = codes.cell[place // codes.size]
+        ids = codes.ids[codes.starts[cell] * codes.size : codes.starts[cell + 1] * codes.size]
+        ids = random.permutation(ids[ids >= 0])
+        if not broad:
+            ids = ids[np.argsort(PointQuery(index.vectors(codes.ids[[place]])).score(index.vectors(ids))[0])]
+        others = codes.ids[random.choice(self._places, min(NEGATIVE, len(self._places)), replace=False)]
+        return index.vectors(ids[:POSITIVE]), index.vectors(others)
+
+    def examine(self, query: HyperplaneQuery) -> dict[Kind, Sample]:
+        """Score all rows; return a sample of each kind."""
+        codes, found = self.codes, {}
+        F = codes.f(np.arange(len(codes.counts)), codes.steps.plane(query))  # (leaves, size)
+        F[~codes.alive.reshape(F.shape)] = np.nan
+        for kind in KINDS:
+            asked = query.of_kind(kind)
+            visit = _Visit(codes, asked, K, codes.alive, codes.counts)
+            leaves, f, spread = visit.centres()
+            scores = np.nan_to_num(visit.score(F), copy=False, nan=np.inf)
+            best = np.argpartition(scores, min(TRUTH, scores.size - 1), axis=None)[:TRUTH]
+            truth = self.index.score(asked, best[scores.ravel()[best] < np.inf])
+            kth = float(np.partition(truth, K - 1)[K - 1])
+            found[kind] = Sample.of(kind, kth, scores[leaves], f, spread, codes.counts[leaves])
+        return found
+
+    def scores(self, query: HyperplaneQuery, recall: Recall) -> Vectors:
+        """Return the scores of the `K` hits of a search with the effort "balanced" and this calibration."""
+        self.codes.recall = recall
+        found: Vectors = self.index.search(query, K).scores[0]
+        return found
 
 
 class _Visit:
@@ -185,34 +241,31 @@ class _Visit:
 
     def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: Mask, counts: Ids):
         self.codes, self.k, self.counts, self.keep = codes, k, counts, keep.reshape(-1, codes.size)
-        self.plane, self.kind = codes.steps.plane(query), query.kind
+        self.plane, self.kind, self.law = codes.steps.plane(query), query.kind, codes.recall.law(query)
         self.left = counts > 0  # (leaves,) whether any row passes the filters
         self.scored = 0
         self._kth = inf  # the k-th best so far
         self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
-        self._visits: list[tuple[Ids, Vectors, Vectors]] = []  # leaves (m,), scores (m, size), errors (m, size)
+        self._visits: list[tuple[Ids, Vectors]] = []  # leaves (m,), scores (m, size)
 
     def share(self, share: float) -> None:
         """Visit this share of the leaves, or more if there are fewer than k hits."""
         goal = ceil(share * len(self.left))
         leaves = np.flatnonzero(self.left)
         if goal < len(leaves):
-            leaves, f, spread = self._centres()
+            leaves, f, spread = self.centres()
             leaves = leaves[np.argsort(self._merit(f, spread))]
         self._visit(leaves[:goal])
         while self._kth == inf and goal < len(leaves):
             self._visit(leaves[goal : goal + FIRST])
             goal += FIRST
 
-    def until(self, missed: float, most: int) -> None:
-        """Visit leaves, the most promising first, until the expected share of hits in the others is at most `missed`.
-
-        Also stops after `most` rows, if there are k hits.
-        """
+    def until(self, missed: float) -> None:
+        """Visit leaves, the most promising first, until at most this share of the hits is expected in the others."""
         if np.count_nonzero(self.left) * self.codes.size <= ALL:
             self._visit(np.flatnonzero(self.left))
             return
-        leaves, f, spread = self._centres()
+        leaves, f, spread = self.centres()
         done, goal, wrong = 0, max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))), 1.0
         order = np.argpartition(self._merit(f, spread), min(goal, len(leaves) - 1))
         while goal:
@@ -232,26 +285,22 @@ class _Visit:
             best = np.argsort(-hits / self.counts[leaves[order]])
             order, rest = order[best], hits.sum() - np.cumsum(hits[best])
             more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
-            goal = min(len(order), more, GROWTH * done, max(0, most // self.codes.size - done))
+            goal = min(len(order), more, GROWTH * done)
 
     def best(self) -> tuple[Ids, Vectors]:
         """The places and byte scores of the visited rows that can be among the k best."""
         size = self.codes.size
-        leaves, rough, doubt = (np.concatenate(parts) for parts in zip(*self._visits, strict=True))
-        places, rough = (leaves[:, None] * size + np.arange(size)).ravel(), rough.ravel()
-        if self.plane.smooth:
-            places, rough = _shorten(places, rough, doubt.ravel(), self.k, self._bytes)
-            self.scored += len(places)
-        return places, rough
+        leaves, rough = (np.concatenate(parts) for parts in zip(*self._visits, strict=True))
+        return (leaves[:, None] * size + np.arange(size)).ravel(), rough.ravel()
 
-    def _centres(self) -> tuple[Ids, Vectors, Vectors]:
+    def centres(self) -> tuple[Ids, Vectors, Vectors]:
         """The remaining leaves, with approximate means and spreads of f.
 
         Leaves of less promising cells get the values of their cell.
         """
         codes, cells = self.codes, len(self.codes.starts) - 1
         f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
-        order = np.argsort(self._score(f))[: ceil(SLOPES[self.kind] * cells)]
+        order = np.argsort(self.score(f))[: ceil(SLOPES[self.kind] * cells)]
         some = codes.cells.spreads(order, self.plane)
         spread = np.full(cells, np.median(some))
         spread[order] = some
@@ -263,22 +312,17 @@ class _Visit:
         f, spread, closer = f[cell], spread[cell], np.flatnonzero(promising[cell])
         f[closer] = codes.f_centres(left[closer], self.plane)
         spread[closer] *= codes.narrow[left[closer]]
-        spread *= np.float32(SWELL[self.kind])
         self.scored += 2 * (cells + len(closer))
         return left, f, spread
 
     def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
         """Expected number of rows of each leaf that are better than the k-th best so far."""
-        high = ndtr((np.float32(self._kth) - (f if self.kind == "frontier" else -f)) / spread)
-        low = ndtr((np.float32(-self._kth) - f) / spread) if self.kind == "frontier" else 0
-        expected: Vectors = self.counts[leaves] * (high - low)
+        share = expect(self.law, self.kind, self._kth, f, spread)
+        expected: Vectors = (self.counts[leaves] * share).astype(np.float32)
         return expected
 
-    def _score(self, f: Vectors) -> Vectors:
+    def score(self, f: Vectors) -> Vectors:
         return np.abs(f) if self.kind == "frontier" else -f
-
-    def _bytes(self, places: Ids) -> Vectors:
-        return self._score(self.codes.f_places(places, self.plane))
 
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
         """Rating of leaves, smaller is better, if f is normal with this mean and spread."""
@@ -290,26 +334,22 @@ class _Visit:
         """Score the rows of these leaves; return how many are better than the previous k-th best."""
         codes = self.codes
         leaves = np.sort(leaves)
-        rough, doubt = codes.f(leaves, self.plane)  # (m, size) each
+        rough = self.score(codes.f(leaves, self.plane))  # (m, size)
         self.scored += rough.size
-        rough = self._score(rough)
         rough[~self.keep[leaves]] = np.inf
-        self._visits.append((leaves, rough, doubt))
+        self._visits.append((leaves, rough))
         news = rough[rough < self._kth]
         self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
         self._kth = float(self._top[self.k - 1])
         return len(news)
 
 
-def _shorten(
-    places: Ids, rough: Vectors, doubts: Vectors | None, k: int, better: Callable[[Ids], Vectors]
-) -> tuple[Ids, Vectors]:
-    """Compute better scores of the places that can be among the k best by their rough scores and errors.
+def _shorten(places: Ids, rough: Vectors, k: int, better: Callable[[Ids], Vectors]) -> tuple[Ids, Vectors]:
+    """Compute better scores of the places that can be among the k best by their rough scores.
 
-    `doubts` are the standard errors; if None, they are estimated from the errors of the first shortlist. A rough score
-    of inf is never a hit.
+    The errors of a first shortlist determine the standard error. A rough score of inf is never a hit.
 
-    >>> places, scores = _shorten(np.arange(9), np.arange(9.0), None, 1, lambda some: some + 0.1)
+    >>> places, scores = _shorten(np.arange(9), np.arange(9.0), 1, lambda some: some + 0.1)
     >>> places.tolist(), scores.tolist()
     ([0, 1, 2, 3], [0.1, 1.1, 2.1, 3.1])
     """
@@ -317,7 +357,7 @@ def _shorten(
     limit = float(np.partition(rough, m - 1)[m - 1]) if len(rough) > m else inf
     first = rough <= min(limit, float(np.finfo(rough.dtype).max))
     scores = better(places[first])
-    spread = np.sqrt(np.mean(np.square(rough[first] - scores))) if doubts is None else doubts
+    spread = np.sqrt(np.mean(np.square(rough[first] - scores)))
     kth = np.partition(scores, k - 1)[k - 1]
     more = places[~first & (rough < np.inf) & (rough - SIGMAS * spread <= kth)]
     return np.concatenate([places[first], more]), np.concatenate([scores, better(more)])
