@@ -3,9 +3,9 @@
 Each module has the commands of one topic: `add` (add, refresh, remove, label), `fit`, `clip`, `search` (search,
 explain), `saved`, `feedback` (feedback, sessions), `classes` (classes, classify), `duplicates`, `overview` (items,
 facets, stats, map, export), `split`, `history` (history, undo), `plan` (plan, recipes), `maintenance` (verify, repair,
-backup, restore, compact), `cluster`, `serve` (serve, token), `demo`, `bench`. `options` has the options that commands
-share, `output` the functions that print, and `lazy` delays imports that `lookalike --help` does not need. `run` prints
-every error as one line.
+backup, restore, compact), `cluster`, `serve` (serve, token), `mcp`, `demo`, `bench`. `options` has the options that
+commands share, `output` the functions that print, and `lazy` delays imports that `lookalike --help` does not need.
+`run` prints every error as one line.
 """
 
 import io
@@ -29,6 +29,7 @@ from lookalike.cli import (
     fit,
     history,
     maintenance,
+    mcp,
     overview,
     plan,
     saved,
@@ -169,6 +170,6 @@ for _verb in (maintenance.verify, maintenance.repair, maintenance.backup, mainte
 app.add_typer(cluster.app)
 app.command()(add.label)
 app.command("import")(vectors.import_)
-for _verb in (plan.plan, serve.serve, plan.recipes, demo.demo):
+for _verb in (plan.plan, serve.serve, mcp.mcp, plan.recipes, demo.demo):
     app.command()(_verb)
 app.add_typer(serve.app)

@@ -1,6 +1,9 @@
 """The commands that change the contents of a collection: add, refresh, remove, label."""
 
 import dataclasses
+import os
+import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -25,13 +28,19 @@ Ocr = Annotated[
     ),
 ]
 
+WATCH_WAIT_S = 3_600.0
+"""Seconds that `refresh --watch` waits for another writer, unless --wait is given."""
+
 SHOWN_CLASSES = 12
 """Maximum number of classes listed after an add."""
 
 
 def add(
     sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE", help="Folders, archives, pictures, .txt lists or glob patterns.")
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Folders, archives, pictures, .txt lists, glob patterns or URLs; - reads paths."
+        ),
     ],
     where: Where,
     recipe: Annotated[
@@ -43,20 +52,23 @@ def add(
     wait: Wait = 0.0,
     json: Json = False,
 ) -> int:
-    """Index pictures: folders, tar and zip archives, single files.
+    """Index pictures in folders, archives, files and at URLs.
 
     Files that have not changed since the last run are not read again. Files that cannot be read are skipped and listed
     once, with the reason; the exit code is then 1. Files of other types are counted. If the command is interrupted, run
     it again to continue.
 
+    SOURCE - reads paths from standard input, one per line, or each followed by a null character (find -print0).
+
     \b
     Examples:
       lookalike add ~/Pictures
+      find ~/Pictures -name '*.jpg' -print0 | lookalike add -
       lookalike -c work.lookalike add photos/ more.tar --recipe deep --recipe color
       lookalike add ~/Screenshots --ocr
     """
     with opened(where, create=True, wait=wait) as collection, bars() as progress:
-        report = collection.add(*sources, recipes=recipe, progress=progress, workers=workers, ocr=ocr)
+        report = collection.add(*_expand_stdin(sources), recipes=recipe, progress=progress, workers=workers, ocr=ocr)
     return _print_report(report, json)
 
 
@@ -66,6 +78,9 @@ def refresh(
         list[str] | None, typer.Argument(metavar="SOURCE", help="Sources to check. Default: all sources added so far.")
     ] = None,
     ocr: Ocr = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Then wait for changes in the added folders, and add them, until Ctrl-C.")
+    ] = False,
     workers: Workers = None,
     wait: Wait = 0.0,
     json: Json = False,
@@ -79,7 +94,10 @@ def refresh(
     Examples:
       lookalike refresh
       lookalike refresh ~/Pictures/2024
+      lookalike refresh --watch
     """
+    if watch:
+        return _watch(where, roots or [], ocr=ocr, workers=workers, wait_s=wait or WATCH_WAIT_S, json=json)
     with opened(where, wait=wait) as collection, bars() as progress:
         report = collection.refresh(*roots or (), progress=progress, workers=workers, ocr=ocr)
     return _print_report(report, json)
@@ -161,6 +179,36 @@ def label(
         for name in report.unknown:
             print_line(f"not in the collection: {name}")
     return 1 if report.unknown else 0
+
+
+def _expand_stdin(sources: list[str]) -> list[str]:
+    """Return the sources, with "-" replaced by the paths on standard input."""
+    if "-" not in sources:
+        return sources
+    data = sys.stdin.buffer.read() if sys.stdin is not None else b""
+    parts = data.split(b"\0") if b"\0" in data else data.splitlines()
+    listed = [os.fsdecode(part) for part in parts if part]
+    if not listed:
+        raise InputError("There are no paths on standard input. Example: find photos -print0 | lookalike add -")
+    at = sources.index("-")
+    return [*sources[:at], *listed, *(source for source in sources[at:] if source != "-")]
+
+
+def _watch(where: str, roots: list[str], *, ocr: bool, workers: int | None, wait_s: float, json: bool) -> int:
+    """Refresh, then add changes until Ctrl-C or SIGTERM."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with opened(where, wait=wait_s) as collection:
+            for number, report in enumerate(collection.watch(*roots, workers=workers, ocr=ocr)):
+                _print_report(report, json)
+                sys.stdout.flush()
+                if number == 0:
+                    print_note("Waiting for changes. Press Ctrl-C to stop.")
+    except KeyboardInterrupt:
+        print_note("Stopped.")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
 
 
 def _print_report(report: "Report", json: bool) -> int:

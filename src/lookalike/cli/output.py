@@ -18,11 +18,12 @@ from lookalike.cli.lazy import Lazy
 from lookalike.text import printable, shorten
 
 if TYPE_CHECKING:
-    from rich import console, progress
+    from rich import console
 
+    from lookalike import progress
     from lookalike.types import Progress
 else:
-    console, progress = Lazy("rich.console"), Lazy("rich.progress")
+    console, progress = Lazy("rich.console"), Lazy("lookalike.progress")
 
 
 LINE_S = 10.0
@@ -30,7 +31,7 @@ LINE_S = 10.0
 
 _VERBS = (
     "add|backup|classes|classify|clip|cluster|compact|duplicates|explain|export|facets|feedback|fit|history|import|items|label"
-    "|map|plan|refresh|remove|repair|saved|search|serve|sessions|split|stats|token|undo|verify"
+    "|map|mcp|plan|refresh|remove|repair|saved|search|serve|sessions|split|stats|token|undo|verify"
 )
 _COMMAND = re.compile(rf"(?<![\w./-])lookalike (?=(?:{_VERBS})\b)")
 _collection: list[str] = []  # the collection given on the command line, if any
@@ -106,24 +107,7 @@ def bars(title: str = "", *, lines: bool = False) -> Iterator["Progress"]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield _Lines(title).report if lines else _silent
         return
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TextColumn("{task.fields[count]}"),
-        progress.TextColumn("{task.fields[rate]}"),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as live:
-        tasks: dict[str, Any] = {}
-
-        def report(stage: str, done: int, total: int | None) -> None:
-            if stage not in tasks:
-                tasks[stage] = live.add_task(title + stage, total=total, count="", rate="")
-            elapsed = next(task.elapsed for task in live.tasks if task.id == tasks[stage])
-            rate = f"{done / elapsed:,.0f}/s" if done and elapsed else ""
-            count = f"{done:,}" if total is None else f"{done:,}/{total:,}"
-            live.update(tasks[stage], completed=done, total=total, count=count, rate=rate)
-
+    with progress.show_progress(title) as report:
         yield report
 
 

@@ -10,6 +10,7 @@ Operations:
     likelihood      the probability that a result is right
     sessions        feedback: rounds, marks, the emulated user
     saved_searches  searches to run again, and what is new in them
+    watching        folders to watch, for `Collection.watch`
     classes         classes, their predictions, labels from files
     class_model     the classes in memory
     history         undo of removals

@@ -26,6 +26,7 @@ from lookalike.collection.other_files import OtherFiles
 from lookalike.collection.picture_text import read_texts
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import feature_takes_labels
+from lookalike.collection.watching import find_files
 from lookalike.errors import (
     ClusterError,
     DamagedError,
@@ -36,16 +37,19 @@ from lookalike.errors import (
     StoreError,
 )
 from lookalike.images.sources import (
+    DELETED,
     Entry,
     OnOtherFile,
     OnSkip,
     Within,
+    describe_url,
     exists,
     folder_has_files,
     has_files,
     ignore,
     is_missing,
     is_under,
+    is_url,
     locate,
     root_of,
     split_member,
@@ -110,6 +114,11 @@ class Report:
     predicted: dict[str, int] = field(default_factory=dict)  # new pictures with a predicted class, by class
     none: int = 0  # new pictures that match no class
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether a file was added, changed, moved, missing or newly skipped."""
+        return bool(self.added or self.copied or self.moved or self.changed or self.gone or self.skipped)
+
 
 class Adding:
     """Operations that add pictures to one collection.
@@ -146,12 +155,30 @@ class Adding:
             raise SourceError(report.notes[0])
         present = [source for source in sources if source not in absent]
         listed = [source for source in present if has_files(source)]
-        copied_items: set[int] = set()
+        present = [source for source in present if source in listed or not is_url(source)]
+        copied_items, at_urls = set[int](), set[str]()
         if listed:
             with self._classifying(report, progress):
                 spaces = self._create_spaces(None, report)
-                copied_items = self._ingest(listed, spaces, report, progress, workers, complete=True)
-        _remove_missing(self._store, present, list(absent), copied_items, report)
+                run = self._ingest(listed, spaces, report, progress, workers, complete=True)
+                copied_items, at_urls = run.copied_items, run.at_urls
+        _remove_missing(self._store, present, list(absent), copied_items, at_urls, report)
+        if report.gone:
+            update_smoothed(self._spaces, progress)
+        return report
+
+    def refresh_files(self, paths: Sequence[str], progress: Progress, workers: int | None) -> Report:
+        """Check these files and folders, which can be new, changed or missing; they are inside of sources."""
+        report = Report()
+        absent = [source for source in self._store.items.sources() if _find_problem(self._store, source)]
+        present = [path for path in paths if not any(is_under(path, root_of(source)) for source in absent)]
+        found = [path for path in find_files(present) if has_files(path)]
+        copied_items = set[int]()
+        if found:
+            with self._classifying(report, progress):
+                spaces = self._create_spaces(None, report)
+                copied_items = self._ingest(found, spaces, report, progress, workers).copied_items
+        _remove_missing(self._store, present, absent, copied_items, set(), report)
         if report.gone:
             update_smoothed(self._spaces, progress)
         return report
@@ -230,8 +257,8 @@ class Adding:
         workers: int | None,
         *,
         complete: bool = False,
-    ) -> set[int]:
-        """Read the sources into these spaces; return the known items that were found at a new path.
+    ) -> "_Ingest":
+        """Read the sources into these spaces; return the run.
 
         With `complete`, known pictures without kinds or metadata are read again; those without vectors always are.
         """
@@ -263,7 +290,7 @@ class Adding:
             )
         to_update = [space for space in spaces if space not in usable or space.name in chains]
         update_spaces(to_update, progress, report.notes)
-        return run.copied_items
+        return run
 
     def _intact_chains(self, spaces: Sequence[Space], report: Report) -> dict[str, Chain]:
         """The chains of the stored rows of these spaces, without spaces whose feature is damaged.
@@ -315,8 +342,13 @@ def _find_problem(store: Store, source: str) -> str | None:
     """Why a source cannot be refreshed; None if it can. If all its files are missing, its disk is probably too."""
     root = root_of(source)
     known = store.items.paths_under(root)
-    first = next(known, None)
-    if not exists(root):
+    first = None if is_url(root) else next(known, None)
+    if is_url(root):
+        found = describe_url(root)
+        if found is None:
+            return None
+        problem = found
+    elif not exists(root):
         problem = f"{source} does not exist."
     elif first is not None and not any(exists(path) for path, _ in concatenate([first], known)):
         problem = f"All known files of {source} are missing. Is its disk mounted?"
@@ -326,25 +358,35 @@ def _find_problem(store: Store, source: str) -> str | None:
 
 
 def _remove_missing(
-    store: Store, sources: Sequence[str], absent: Sequence[str], copied_items: set[int], report: Report
+    store: Store,
+    sources: Sequence[str],
+    absent: Sequence[str],
+    copied_items: set[int],
+    at_urls: Container[str],
+    report: Report,
 ) -> None:
     """Remove the paths of these sources whose file no longer exists, and items without any path.
 
     Paths are kept in doubtful cases: files of an absent source inside this one, members of an archive that is being
-    written, files of a list whose folder is missing or empty.
+    written, files of a list whose folder is missing or empty. `at_urls` are the URLs that were listed.
     """
     listed, problems = store.items.seen(list(report.skipped)), report.skipped | report.known_skipped
     known = {path: seen for path, seen in listed.items() if folder_has_files(path)}
     for source in sources:
         known.update(store.items.paths_under(root_of(source)))
     absent_roots = [root_of(source) for source in absent]
+    unlisted_urls = [path for path, reason in problems.items() if is_url(path) and reason != DELETED]
     missing = []
     for path, seen in known.items():
         archive, member = split_member(path)
         kept = (member and archive in problems) or any(is_under(path, root) for root in absent_roots)
         if seen.item is None and path in problems:  # such as a broken link
             kept = True
-        if not kept and is_missing(path, seen.mtime_ns):
+        if is_url(path):
+            is_gone = path not in at_urls and not any(is_under(path, url) for url in unlisted_urls)
+        else:
+            is_gone = not kept and is_missing(path, seen.mtime_ns)
+        if is_gone and not kept:
             missing.append(path)
     with store.transaction():
         store.remove(store.items.unlink(missing))
@@ -399,6 +441,7 @@ class _Ingest:
         self.without_exif = set(self.store.items.without_exif().tolist() if complete else [])
         self.metadata_read = 0  # known pictures whose metadata was read
         self.copied_items: set[int] = set()  # known items that were found at a new path
+        self.at_urls: set[str] = set()  # files at URLs that were listed
         self.to_read_again: list[str] = []  # files whose known item was removed before they were linked
         self.done = 0
         self.committed_at = time.monotonic()
@@ -426,6 +469,7 @@ class _Ingest:
             raise
         finally:
             listing.close()
+        self.at_urls = listing.urls
         self._skip_unlisted()
         self._commit()
         self._forget_solved(sources)
@@ -608,7 +652,7 @@ class _Ingest:
 
     def _forget_solved(self, sources: Sequence[str | Path]) -> None:
         """Remove the skipped files and folders that an earlier run could not list, but this one could."""
-        roots = [str(source) for source in sources if Path(source).is_dir()]
+        roots = [str(source) for source in sources if is_url(str(source)) or Path(source).is_dir()]
         problems = self.report.skipped.keys() | self.report.known_skipped.keys()
         paths = [
             path
@@ -626,6 +670,7 @@ class _Listing:
 
     def __init__(self, sources: Sequence[str | Path], on_skip: OnSkip, on_other: OnOtherFile, within: Within):
         self.total: int | None = None
+        self.urls: set[str] = set()  # files at URLs
         self._queue: queue.Queue[Entry | BaseException | None] = queue.Queue(LIST_AHEAD)
         self._stop = threading.Event()
         self._carried = 0  # bytes of the queued entries: added by the thread, subtracted by the reader
@@ -654,6 +699,8 @@ class _Listing:
             for entry in walk(sources, on_skip=on_skip, on_other=on_other, within=within):
                 while entry.data is not None and self._carried >= CARRY_BYTES and not self._stop.is_set():
                     time.sleep(0.01)
+                if is_url(entry.path):
+                    self.urls.add(entry.path)
                 self._carry(len(entry.data or b""))
                 self._queue.put(entry)
                 count += 1

@@ -18,6 +18,7 @@ import numpy as np
 
 from lookalike.arrays import chunks
 from lookalike.classes import Prediction
+from lookalike.collection import html
 from lookalike.collection.class_model import ClassModel, Settings
 from lookalike.collection.evaluation import Evaluation, evaluate
 from lookalike.collection.label_formats import FORMATS, find_format
@@ -31,6 +32,7 @@ from lookalike.store.actions import Changed
 from lookalike.store.classes import ClassNames, Membership, Predictions, StoredPrediction, normalize_label
 from lookalike.store.directory import Store
 from lookalike.store.items import Items
+from lookalike.text import many
 from lookalike.types import Ids, Progress, silent
 
 PREDICT_BYTES = 64 * 2**20
@@ -80,6 +82,23 @@ class Classes:
         self._store = spaces.store
         self._spaces = spaces
         self._model = ClassModel(spaces)
+
+    def __repr__(self) -> str:
+        counts = self._names.counts()
+        return f"<{many(len(counts), 'class', 'classes')}, {many(sum(counts.values()), 'label')}>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the first classes, with some of their pictures."""
+        counts = self._names.counts()
+        names = list(counts)[: html.MAX_GROUPS]
+        each = max(1, html.MAX_PICTURES // max(1, len(names)))
+        rows = []
+        for name in names:
+            items = self._store.items.get(self._store.judgements.items_with(name)[:each].tolist())
+            tiles = [html.tile_of(self._store, item) for item in items.values()]
+            rows.append((f"{name}: {many(counts[name], 'picture')}", tiles))
+        more = f"… and {len(counts) - len(names):,} more" if len(counts) > len(names) else ""
+        return html.page(repr(self)[1:-1], rows, more=more)
 
     @property
     def _names(self) -> ClassNames:

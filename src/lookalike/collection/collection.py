@@ -4,6 +4,7 @@ The command line and the service use this class and nothing below it.
 """
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -49,12 +50,16 @@ from lookalike.collection.sessions import Session, SimulatedRound, login, simula
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.split import SHARES, Split, Together, split_pictures, write_split
 from lookalike.collection.vector_files import VectorReport, import_vectors
+from lookalike.collection.watching import find_files, find_folders, watch_folders
 from lookalike.collection.words import Meaning, complete, kinds_of, search_words, understand
 from lookalike.devices import describe_on, find_gpu
 from lookalike.errors import InputError, StoreError, UnknownNameError
+from lookalike.images.decoding import read as read_picture
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import absolute, ignore, relative_to, root_of, walk
+from lookalike.images.preview import encode_preview
+from lookalike.images.sources import absolute, ignore, is_url, relative_to, root_of, walk
 from lookalike.images.text_reader import TextReader
+from lookalike.limits import check_count
 from lookalike.store.actions import Action, Changed
 from lookalike.store.backup import BackupReport
 from lookalike.store.backup import make_backup as backup
@@ -64,6 +69,7 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Order
 from lookalike.store.sessions import Summary
 from lookalike.store.sharing import ShareReport, share, unshare
+from lookalike.text import many
 from lookalike.types import Box, Ids, Progress, Query, Vectors, format_id, silent
 
 
@@ -120,6 +126,14 @@ class Collection:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        try:
+            spaces = ", ".join(self._spaces.names()) or "none"
+            classes = many(len(self._store.judgements.classes.counts()), "class", "classes")
+            return f"<Collection {self.path}: {many(len(self), 'picture')}, {classes}; spaces: {spaces}>"
+        except (StoreError, sqlite3.Error):  # closed or damaged
+            return f"<Collection {self.path}>"
+
     def __len__(self) -> int:
         return len(self._store.items)
 
@@ -135,7 +149,7 @@ class Collection:
         workers: int | None = None,
         ocr: bool = False,
     ) -> Report:
-        """Add folders, archives, lists or single files. Known files that have not changed cost one `stat` call.
+        """Add folders, archives, lists, single files or URLs. Known files that have not changed cost one `stat` call.
 
         `recipes` are names (see `lookalike.recipes`) or new pipelines, `"name = spec | spec"`; by default the existing
         spaces. `ocr` also reads the text in these pictures, for searches by words; this takes about a second per
@@ -176,6 +190,34 @@ class Collection:
                 report.notes += self._adding.read_texts(reader, paths, progress or silent, workers)
         report.seconds = time.monotonic() - started
         return report
+
+    def watch(
+        self,
+        *roots: str | Path,
+        progress: Progress | None = None,
+        workers: int | None = None,
+        ocr: bool = False,
+    ) -> Iterator[Report]:
+        """Refresh these sources, by default all, then wait for changes in those that are folders; yield each report.
+
+        Only the files that have changed are checked. A group of changes without effect on the collection yields no
+        report. The iteration does not end by itself; leave the loop to stop it. Needs the extra `watch`.
+        """
+        paths = [absolute(root) for root in roots]
+        self._adding.check_added(paths)
+        groups = watch_folders(find_folders(paths or self.sources()), self.path)
+        next(groups)
+        yield self.refresh(*paths, progress=progress, workers=workers, ocr=ocr)
+        reader = TextReader() if ocr else None
+        for changed in groups:
+            started = time.monotonic()
+            with self._store.writer(self.wait_s):
+                report = self._adding.refresh_files(changed, progress or silent, workers)
+                if reader is not None:
+                    report.notes += self._adding.read_texts(reader, find_files(changed), progress or silent, workers)
+            report.seconds = time.monotonic() - started
+            if report.has_changes:
+                yield report
 
     def add_clip(
         self,
@@ -658,7 +700,7 @@ class Collection:
         in a space, by default `thing`. Pairs given to `not_duplicates` are left out. Without a filter, the groups are
         cached until pictures are added or removed.
         """
-        return find_groups(
+        groups = find_groups(
             self._spaces,
             tier,
             space=space,
@@ -666,6 +708,8 @@ class Collection:
             progress=progress or silent,
             workers=workers,
         )
+        groups.store = self._store
+        return groups
 
     def known_duplicates(self, tier: Tier = "same", *, space: str | None = None) -> tuple[Groups, bool] | None:
         """The cached groups of `duplicates`, and whether they are up to date; None if there are none."""
@@ -791,6 +835,11 @@ class Collection:
         """The bytes of an item's file; raises ImageError if it is missing or has changed since it was added."""
         return read_item(self._store, item, limits)
 
+    def preview(self, item: int | Item, side: int = 256) -> bytes:
+        """A small copy of an item as JPEG, with a longer side of at most `side` pixels; raises errors like `read`."""
+        check_count("side", side)
+        return encode_preview(read_picture(self.read(item), side=side).pixels, side)
+
     @property
     def spaces(self) -> list[Space]:
         """The spaces of the collection; the first is the default of all methods."""
@@ -812,8 +861,8 @@ class Collection:
         return relative_to(self.sources())
 
     def real_sources(self) -> list[str]:
-        """The real paths of the sources, with links resolved; for the parameter `within`."""
-        return [os.path.realpath(root_of(source)) for source in self.sources()]
+        """The real paths of the sources, with links resolved, and URLs; for the parameter `within`."""
+        return [source if is_url(source) else os.path.realpath(root_of(source)) for source in self.sources()]
 
     def predictions(self, ids: Sequence[int]) -> dict[int, StoredPrediction]:
         """The stored predictions of these items; items with a label have none."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from lookalike.arrays import CHUNK_BYTES, chunks
+from lookalike.collection import html
 from lookalike.collection.resolve import select
 from lookalike.collection.space import Space, Spaces
 from lookalike.errors import UnknownNameError
@@ -37,6 +38,7 @@ from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.store.judgements import LabelRecord, Pair
 from lookalike.system import count_cores
+from lookalike.text import many
 from lookalike.types import Ids, Pixels, Progress, Vectors, format_id, silent
 
 Tier: TypeAlias = Literal["identical", "same", "edited", "alike"]
@@ -104,6 +106,21 @@ class Groups(list["Group"]):
 
         It counts only pictures that were to be compared with another one, because no others are read.
         """
+        self.store: Store | None = None  # to show the pictures
+
+    def __repr__(self) -> str:
+        return f"<{many(len(self), 'group')} of duplicates, {many(sum(len(one.items) for one in self), 'picture')}>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the first groups."""
+        store, rows = self.store, []
+        for group in self[: html.MAX_GROUPS] if store is not None else ():
+            assert store is not None
+            items = store.items.get(group.items[: html.MAX_PICTURES]).values()
+            tiles = [html.tile_of(store, item, f"{item.width} × {item.height}", format_id(item.id)) for item in items]
+            rows.append((f"{many(len(group.items), 'picture')}: {group.why}", tiles))
+        more = f"… and {len(self) - len(rows):,} more" if len(self) > len(rows) else ""
+        return html.page(repr(self)[1:-1], rows, more=more)
 
 
 @dataclass(frozen=True, slots=True)

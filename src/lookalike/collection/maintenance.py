@@ -32,7 +32,7 @@ from lookalike.errors import (
     StoreError,
 )
 from lookalike.images.decoding import content_id, digest_content
-from lookalike.images.sources import Entry, ignore, locate, split_member, walk
+from lookalike.images.sources import Entry, ignore, known_entry, split_member, walk
 from lookalike.limits import collect_fewer
 from lookalike.store.backup import Backup, open_backup
 from lookalike.store.derived import KINDS, Kind
@@ -84,7 +84,7 @@ def verify_pictures(store: Store, progress: Progress) -> list[str]:
                 if member and not os.path.lexists(path):
                     archives.setdefault(archive, {})[path] = item
                 else:
-                    check(path, item, locate(path))
+                    check(path, item, known_entry(path, item.bytes))
             if not item.paths:
                 check.faults.append(f"Item {format_id(item.id)} has no path. Run: lookalike refresh")
     for archive, members in archives.items():

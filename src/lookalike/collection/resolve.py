@@ -20,7 +20,7 @@ from lookalike.collection.space import Space
 from lookalike.errors import ImageError, InputError, NoItemError, UnknownNameError
 from lookalike.images.decoding import identify, read
 from lookalike.images.files import LIMITS, Limits
-from lookalike.images.sources import Entry, absolute, folders_named, locate, matcher, relative_to, walk
+from lookalike.images.sources import Entry, absolute, folders_named, known_entry, locate, matcher, relative_to, walk
 from lookalike.images.workers import Outcome, Read, Skip
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item, Items
@@ -227,8 +227,15 @@ def pixels(store: Store | None, picture: Picture, side: int) -> Pixels:
         assert isinstance(picture, str | Path)
         return _decode(_read_file(picture), picture, side)
     paths = store.items.get([item])[item].paths
-    path = next((path for path in paths if locate(path) is not None), paths[0] if paths else "")
+    path = next((path for path in paths if _is_available(path)), paths[0] if paths else "")
     return _decode(_read_file(path), path, side)
+
+
+def _is_available(path: str) -> bool:
+    try:
+        return locate(path) is not None
+    except ImageError:
+        return False
 
 
 def vectors(space: Space, examples: Iterable[Example]) -> Vectors:
@@ -316,7 +323,7 @@ def _read_files(space: Space, examples: Sequence[Example], progress: Progress) -
     positions: dict[int, str] = {}
     for number, example in enumerate(examples):
         if isinstance(example, str | Path):
-            with suppress(InputError):  # not a file
+            with suppress(InputError, ImageError):  # not a file
                 if _known_item(space.store, example) is None and (entry := locate(example)) is not None:
                     entries[entry.path] = entry
                     positions[number] = entry.path
@@ -341,7 +348,7 @@ def read_item(store: Store, id_or_item: int | Item, limits: Limits = LIMITS) -> 
         item = items[id_or_item]
     reason = "no path is known"
     for path in item.paths:
-        entry = locate(path)
+        entry = known_entry(path, item.bytes)
         if entry is None:
             reason = "its file is missing"
             continue

@@ -7,6 +7,7 @@ in a space that was fitted with a pool of negatives.
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks, to_numpy, unit_rows
+from lookalike.collection import html
 from lookalike.collection.resolve import Example, item_of, select, vectors
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import takes_negatives
@@ -23,8 +25,8 @@ from lookalike.index.rerank import rerank as rerank_rows
 from lookalike.limits import check_count
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
-from lookalike.text import many
-from lookalike.types import Box, Ids, Query, Transform, Vectors
+from lookalike.text import human_probability, many
+from lookalike.types import Box, Ids, Query, Transform, Vectors, format_id
 
 NEGATIVE_WEIGHT = 0.5
 """Weight of the mean of the negative examples, relative to that of the positive ones: 2·mean⁺ − mean⁻."""
@@ -103,6 +105,16 @@ class Results(list[Result]):
         self.cutoff = cutoff
         self.estimated_from = estimated_from
 
+    def __repr__(self) -> str:
+        best = f", scores {self[0].score:.4g} to {self[-1].score:.4g}" if self else ""
+        return f"<{many(len(self), 'result')}{best}>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the first pictures, with their scores."""
+        tiles = (html.Tile(partial(html.read_path, one.path), _caption(one)) for one in self)
+        more = f"… and {len(self) - html.MAX_PICTURES:,} more" if len(self) > html.MAX_PICTURES else ""
+        return html.page(repr(self)[1:-1], [("", tiles)], more=more)
+
     @property
     def half(self) -> int | None:
         """The number of results before the first that is more likely wrong than right; None if it is unknown."""
@@ -133,6 +145,12 @@ def cut_off(results: Results, within: float | None, likely: float | None) -> Res
     source = results.estimated_from if likely is not None else ""
     cutoff = Cutoff(len(kept), len(results), kept[-1].score if kept else None, within, likely, source)
     return Results(kept, results.understood, cutoff=cutoff, estimated_from=results.estimated_from)
+
+
+def _caption(result: Result) -> list[str]:
+    name = (result.path or format_id(result.id)).rpartition("/")[2]
+    likely = "" if result.likely is None else f", {human_probability(result.likely)}"
+    return [name, f"{result.score:.4f}{likely}", format_id(result.id)]
 
 
 def make_result(item: Item, score: float) -> Result:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lookalike.collection import html
 from lookalike.collection.locating import best_box
 from lookalike.collection.resolve import (
     Example,
@@ -22,12 +23,15 @@ from lookalike.collection.resolve import (
     example_pixels,
     is_vector,
     item_of,
+    read_item,
     select,
 )
 from lookalike.collection.searching import Result, make_result
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.words import example_of_words, search_words
 from lookalike.errors import InputError, NoItemError, UnknownNameError
+from lookalike.images.decoding import read
+from lookalike.images.preview import encode_preview
 from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.limits import check_count
 from lookalike.store.actions import Changed
@@ -131,6 +135,27 @@ class Session:
         self._spaces = spaces
         self._log = self._store.judgements.sessions
         self.space = self._log.get(id).space
+
+    def __repr__(self) -> str:
+        one = self.summary
+        name = "" if one.name is None else f" {one.name!r}"
+        counts = f"{many(one.rounds, 'round')}, {one.relevant:,} positive, {one.irrelevant:,} negative"
+        return f"<Session {self.id}{name}: {one.state}, {counts}>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the marked pictures."""
+        marks = self.marks
+        rows = []
+        for kind, heading, color in (("relevant", "positive", html.GREEN), ("irrelevant", "negative", html.RED)):
+            ids = [item for item, mark in marks.items() if mark == kind]
+            items = self._store.items.get(ids[: html.MAX_PICTURES // 2])
+            tiles = [html.tile_of(self._store, item, color=color) for item in items.values()]
+            rows.append((f"{many(len(ids), 'picture')} marked {heading}", tiles))
+        return html.page(repr(self)[1:-1], rows)
+
+    def preview(self, item: int, side: int = 256) -> bytes:
+        """A small copy of a picture as JPEG; see `Collection.preview`."""
+        return encode_preview(read(read_item(self._store, item), side=side).pixels, side)
 
     @property
     def summary(self) -> Summary:

@@ -1,8 +1,8 @@
-"""Sources of pictures: files, folders, tar and zip archives, `.txt` lists of paths, and glob patterns.
+"""Sources of pictures: files, folders, tar and zip archives, `.txt` lists of paths, glob patterns, and URLs.
 
 `walk` lists the picture files of sources lazily and always in the same order. Each file is an `Entry`, which can be
 read in another process. Hidden files are ignored. Links are followed, optionally only into some folders, and each
-folder is visited once, even if several links point to it.
+folder is visited once, even if several links point to it. `urls` has the functions that contact other machines.
 """
 
 import errno
@@ -19,8 +19,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from lookalike.errors import ImageError, InputError, SourceError
-from lookalike.images import archives
+from lookalike.errors import ImageError, InputError, MissingError, SourceError
+from lookalike.images import archives, urls
 from lookalike.images.files import LIMITS, Limits, check_regular, describe_error, read_bytes
 from lookalike.types import Ids
 
@@ -68,7 +68,7 @@ FOLDERS_CACHED = 10_000
 class Entry:
     """A file that may be a picture, with the size and modification time that show whether it has changed."""
 
-    path: str  # absolute; a member of an archive is "/photos/old.zip::1999/beach.jpg"
+    path: str  # absolute, or a URL; a member of an archive is "/photos/old.zip::1999/beach.jpg"
     size: int
     mtime_ns: int  # for a member, that of the archive
     archive: str | None = None
@@ -86,6 +86,8 @@ class Entry:
         limits.check_bytes(self.size)
         if self.data is not None:
             return self.data
+        if urls.is_url(self.path):
+            return urls.read(self.path, limits)
         try:
             if self.archive is None:
                 return read_bytes(self.path, limits)
@@ -132,8 +134,13 @@ def walk(
 
 
 def locate(path: str | Path) -> Entry | None:
-    """Return the entry of a file or of an archive's member, as `walk` yields it, or None if it does not exist."""
+    """Return the entry of a file or of an archive's member, as `walk` yields it, or None if it does not exist.
+
+    Raises ImageError with the reason if a host does not answer.
+    """
     text = os.fspath(path)
+    if urls.is_url(text):
+        return _locate_url(absolute(text))
     found = _stat(text)
     if found is not None:
         return _entry(_absolute_in(text), found) if stat.S_ISREG(found.st_mode) else None
@@ -146,6 +153,19 @@ def locate(path: str | Path) -> Entry | None:
         members = _walk_archive(archive, found.st_mtime_ns, _is_picture_member, ignore, LIMITS)
         return next((entry for entry in members if entry.path == f"{archive}{SEPARATOR}{name}"), None)
     return _contents(archive, found.st_mtime_ns).get(f"{archive}{SEPARATOR}{name}")
+
+
+def _locate_url(url: str) -> Entry | None:
+    try:
+        found = urls.find(url)
+    except SourceError as error:
+        raise ImageError(str(error)) from None
+    return None if found is None or found.is_folder else _url_entry(found)
+
+
+def known_entry(path: str, size: int) -> Entry | None:
+    """Return the entry of a known file of this size, like `locate`, but without a request for a URL."""
+    return Entry(path, size, 0) if urls.is_url(path) else locate(path)
 
 
 def split_member(path: str) -> tuple[str, str]:
@@ -170,12 +190,14 @@ def leads_inside(path: str, within: Within) -> bool:
     """
     if within is None:
         return True
+    if urls.is_url(path):
+        return any(is_under(path, url) for url in within)
     real = os.path.realpath(path)
     return any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in within)
 
 
 def absolute(path: str | Path) -> str:
-    """Return the absolute path, without `~` and `..`.
+    """Return the absolute path, without `~` and `..`, or the URL.
 
     >>> absolute("/photos/../music")
     '/music'
@@ -184,12 +206,12 @@ def absolute(path: str | Path) -> str:
         raise InputError(f"A path must be text or a Path. Got {path!r:.80}.")
     if "\0" in str(path):
         raise InputError(f"A path cannot contain a null character. Got {path!r:.80}.")
-    return os.path.abspath(os.path.expanduser(path))
+    return urls.check(str(path)) if urls.is_url(path) else os.path.abspath(os.path.expanduser(path))
 
 
 def root_of(source: str) -> str:
     """Return the path that contains a source's files: the source, or the folder before a pattern's first wildcard."""
-    if not glob.has_magic(source) or os.path.lexists(source):
+    if urls.is_url(source) or not glob.has_magic(source) or os.path.lexists(source):
         return source
     parts = source.split("/")
     return "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))]) or "/"
@@ -197,14 +219,15 @@ def root_of(source: str) -> str:
 
 def is_list(source: str) -> bool:
     """Whether a source that is a file is a list of paths."""
-    return source.lower().endswith(".txt")
+    path = source.partition("?")[0] if urls.is_url(source) else source
+    return path.lower().endswith(".txt")
 
 
 def has_files(source: str) -> bool:
     """Whether a source can be listed: it exists or, for a pattern, at least one file matches."""
     try:
         walk([source], on_skip=ignore)
-    except SourceError:
+    except (SourceError, MissingError):
         return False
     return True
 
@@ -214,8 +237,23 @@ def ignore(path: str, reason: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Whether a file exists or, for a member, its archive."""
+    """Whether a file exists or, for a member, its archive. A URL that does not answer does not count."""
+    if urls.is_url(path):
+        return describe_url(path) is None
     return os.path.lexists(path) or os.path.lexists(split_member(path)[0])
+
+
+def describe_url(url: str) -> str | None:
+    """Return the reason why there is no file or folder at a URL, as a sentence; None if there is one."""
+    try:
+        return None if urls.find(url) is not None else f"{url} does not exist."
+    except (SourceError, MissingError) as error:
+        return f"Cannot read {url}: {error}."
+
+
+def is_url(path: object) -> bool:
+    """Whether a source or a path is a URL."""
+    return urls.is_url(path)
 
 
 def is_under(path: str, root: str) -> bool:
@@ -225,6 +263,8 @@ def is_under(path: str, root: str) -> bool:
 
 def folder_has_files(path: str) -> bool:
     """Whether the folder of a missing file has other files, which shows that its disk is mounted."""
+    if urls.is_url(path):
+        return True  # a server that does not answer does not report missing files
     try:
         with os.scandir(os.path.dirname(path)) as entries:
             return next(entries, None) is not None
@@ -272,6 +312,8 @@ def relative_to(sources: Iterable[str]) -> Callable[[str], str]:
         file, member = split_member(path)
         folder, slash, _ = file.rpartition("/")
         shown = file[start(folder) :].lstrip("/") if slash else file
+        if urls.is_url(path):
+            shown = shown.partition("?")[0]  # the query of a signed URL is secret
         return shown + (SEPARATOR + member if member else "")
 
     return relative
@@ -285,12 +327,12 @@ def outermost(sources: Iterable[str]) -> list[str]:
 
 
 def folders_named(name: str, sources: Iterable[str]) -> list[str]:
-    """Return the absolute folders of this name, which is absolute or relative to the outermost source.
+    """Return the absolute folders of this name, which is absolute, a URL or relative to the outermost source.
 
     >>> folders_named("Pictures/2024", ["/home/me/Pictures", "/home/me/Pictures/2024", "/mnt/Pictures"])
     ['/home/me/Pictures/2024', '/mnt/Pictures/2024']
     """
-    if name.startswith("/"):
+    if name.startswith("/") or urls.is_url(name):
         return [name.rstrip("/")]
     name = name.rstrip("/")
     starts = {root: root.rpartition("/")[2] for root in outermost(sources)}
@@ -312,6 +354,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 def _check_source(source: str) -> str:
     """Return the absolute path or pattern of a source. Raises SourceError if it does not exist."""
+    if urls.is_url(source):
+        return _check_url(source)
     path = _absolute_in(source)
     if os.path.lexists(path):
         return path
@@ -322,6 +366,16 @@ def _check_source(source: str) -> str:
     if locate(source) is None:
         raise SourceError(f"{source!r} does not exist. Relative paths are relative to {_absolute_in('')!r}.")
     return source
+
+
+def _check_url(source: str) -> str:
+    """Return the URL of a source. Raises SourceError if there is nothing that can be listed."""
+    url = urls.check(source)
+    if archives.is_archive(url):
+        raise SourceError(f"{url} is an archive. Archives at URLs are not supported: download it, then add the file.")
+    if problem := describe_url(url):
+        raise SourceError(problem)
+    return url
 
 
 @dataclass(frozen=True)
@@ -336,7 +390,9 @@ class _Walker:
 
     def walk(self, paths: list[str]) -> Iterator[Entry]:
         for path in paths:
-            if _stat(path) is None and glob.has_magic(path):
+            if urls.is_url(path):
+                yield from self._walk_url(path, self.within)
+            elif _stat(path) is None and glob.has_magic(path):
                 for match in _match_pattern(path, self.on_skip):
                     if self._is_picture(match) or archives.is_archive(match):
                         yield from self._walk_one(match, self.within)
@@ -345,6 +401,9 @@ class _Walker:
 
     def _walk_one(self, path: str, within: Within, *, listed: bool = False) -> Iterator[Entry]:
         """Yield the entries of a source that is not a pattern. `listed`: it is from a list, so it cannot be a list."""
+        if urls.is_url(path):
+            yield from self._walk_url(path, within, listed=listed)
+            return
         found = _stat(path)
         kind = 0 if found is None else stat.S_IFMT(found.st_mode)
         if not leads_inside(split_member(path)[0] if found is None else path, within):
@@ -360,6 +419,32 @@ class _Walker:
                 yield from self._walk_one(line, allowed, listed=True)
         elif entry := _take(path, self.on_skip):
             yield entry
+
+    def _walk_url(self, url: str, within: Within, *, listed: bool = False) -> Iterator[Entry]:
+        """Yield the entries at a URL: a file, the files in a folder, or those of a list."""
+        try:
+            url = urls.check(url)
+            if not leads_inside(url, within):
+                self.on_skip(url, OUTSIDE)
+            elif is_list(url) and not listed:
+                for line in urls.read_list(url):
+                    yield from self._walk_url(line, None, listed=True)
+            elif (found := urls.find(url)) is None:
+                self.on_skip(url, DELETED)
+            elif found.is_folder:
+                for file in urls.walk(url):
+                    if self._is_picture(file.url):
+                        yield from self._take_url(file)
+            else:
+                yield from self._take_url(found)
+        except (SourceError, MissingError, InputError) as error:
+            self.on_skip(urls.without_login(url), str(error))
+
+    def _take_url(self, found: urls.Found) -> Iterator[Entry]:
+        try:
+            yield _url_entry(found)
+        except ImageError as error:
+            self.on_skip(found.url, str(error))
 
     def _walk_folder(self, path: str, within: Within) -> Iterator[Entry]:
         for _, files in _walk_folders(path, self.on_skip, within):
@@ -395,6 +480,12 @@ def _take(path: str, on_skip: OnSkip) -> Entry | None:
         if member is None:
             on_skip(path, _describe_error(path, error))
         return member
+
+
+def _url_entry(found: urls.Found) -> Entry:
+    if found.size is None:
+        raise ImageError("the server does not send its size")
+    return Entry(found.url, found.size, found.mtime_ns)
 
 
 def _walk_folders(root: str, on_skip: OnSkip, within: Within = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
@@ -505,7 +596,7 @@ def _read_lines(path: str, on_skip: OnSkip) -> Iterator[str]:
             for line in iter(lambda: file.readline(MAX_LINE), b""):
                 name = os.fsdecode(line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n"))
                 if name:
-                    yield _absolute_in(name, Path(path).parent)
+                    yield name if urls.is_url(name) else _absolute_in(name, Path(path).parent)
     except OSError as error:
         on_skip(path, describe_error(error))
 
@@ -520,17 +611,18 @@ def _suffix(path: str) -> str:
     return path[path.rfind(".") :].lower()
 
 
-def _is_picture(path: str) -> bool:
+def is_picture(path: str) -> bool:
+    """Whether a file has the extension of a picture."""
     return _suffix(path) in SUFFIXES
 
 
 def _is_supported(path: str) -> bool:
     """Whether a pattern includes this file, according to its extension."""
-    return _is_picture(path) or archives.is_archive(path)
+    return is_picture(path) or archives.is_archive(path)
 
 
 def _is_picture_member(name: str) -> bool:
-    return _is_picture(name) and _is_visible_member(name)
+    return is_picture(name) and _is_visible_member(name)
 
 
 def _is_visible_member(name: str) -> bool:

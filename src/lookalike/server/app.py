@@ -64,11 +64,12 @@ def create_app(collection: Collection, settings: Settings | None = None, access:
     return RequestChecks(StaticFiles(items.Thumbnails(api, service)), service)
 
 
-def create_api(service: Service) -> FastAPI:
-    """Return the routes, without the request checks."""
+def create_api(service: Service | None = None) -> FastAPI:
+    """Return the routes, without the request checks. Without a service, only their document is of use."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        assert service is not None, "only the document is of use"
         service.jobs.start()
         yield
         service.close()

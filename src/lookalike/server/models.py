@@ -65,6 +65,11 @@ BoxQuery: TypeAlias = Annotated[
 ]
 
 
+def example(**values: Any) -> ConfigDict:
+    """Return the configuration of a model with an example in the OpenAPI document."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
 class RequestModel(BaseModel):
     """A request body or query. Unknown fields are rejected."""
 
@@ -203,6 +208,8 @@ class IdsOut(TypedDict):
 class SelectionIn(RequestModel):
     """The pictures to select."""
 
+    model_config = example(items=["4a1c0f5e9b2d7a63", "0b7de2f1c8a94356"])
+
     items: Annotated[list[Id], Field(min_length=1, max_length=MAX_SELECTED)]
 
 
@@ -319,6 +326,10 @@ class SearchQueryIn(RequestModel):
 class SearchIn(SearchQueryIn):
     """A search."""
 
+    model_config = example(
+        examples=[{"id": "4a1c0f5e9b2d7a63"}], words=["at night"], k=20, likely=0.8, filter={"label": "beach"}
+    )
+
     where: bool = Field(False, description="Return the matching part of each result (slower).")
 
     @property
@@ -330,6 +341,8 @@ class SearchIn(SearchQueryIn):
 
 class LocateIn(RequestModel):
     """The examples and the space of a search, and some of its results."""
+
+    model_config = example(examples=[{"id": "4a1c0f5e9b2d7a63"}], items=["0b7de2f1c8a94356"])
 
     examples: SomeExamples
     without: Examples = []
@@ -393,11 +406,15 @@ class SearchOut(TypedDict):
 class SavedIn(SearchQueryIn):
     """A search to save, and its name."""
 
+    model_config = example(name="beaches at night", words=["beach at night"], k=50)
+
     name: Name
 
 
 class SeenIn(RequestModel):
     """The results to mark as seen: those of the run with this `newest`. Default: all results."""
+
+    model_config = example(until=1_795_104_000.0)
 
     until: float | None = None
 
@@ -483,6 +500,8 @@ class UploadOut(TypedDict):
 class SessionIn(RequestModel):
     """Examples or words to start a session with, or a label whose pictures are the examples."""
 
+    model_config = example(examples=[{"id": "4a1c0f5e9b2d7a63"}], name="red cars")
+
     examples: Examples = []
     words: SomeWords = []
     without: Examples = []
@@ -494,6 +513,8 @@ class SessionIn(RequestModel):
 class MarksIn(RequestModel):
     """Pictures to mark in one step."""
 
+    model_config = example(relevant=["4a1c0f5e9b2d7a63"], irrelevant=["0b7de2f1c8a94356"])
+
     relevant: Ids = []
     irrelevant: Ids = []
     skip: Ids = []
@@ -501,6 +522,8 @@ class MarksIn(RequestModel):
 
 class RoundIn(RequestModel):
     """Numbers of results (`k`) and questions (`window`) of a round, and a filter."""
+
+    model_config = example(k=50, window=9)
 
     resume: bool = Field(
         False, description="Return the last round again: its number and its questions, with a current ranking."
@@ -512,6 +535,8 @@ class RoundIn(RequestModel):
 
 class FinishIn(RequestModel):
     """Name of the class. Default: the name of the session."""
+
+    model_config = example(name="red cars")
 
     name: Name | None = None
 
@@ -643,11 +668,15 @@ class ExplanationOut(TypedDict):
 class NameIn(RequestModel):
     """The name of a class."""
 
+    model_config = example(name="beach")
+
     name: Name
 
 
 class MembersIn(NameIn):
     """Pictures of a class."""
+
+    model_config = example(name="beach", items=["4a1c0f5e9b2d7a63", "0b7de2f1c8a94356"])
 
     items: SelectedIds = []
 
@@ -655,11 +684,15 @@ class MembersIn(NameIn):
 class RenameIn(NameIn):
     """A class and its new name."""
 
+    model_config = example(name="beach", to="beaches")
+
     to: Name
 
 
 class MergeIn(RequestModel):
     """Classes, and the class to merge them into."""
+
+    model_config = example(names=["shore", "coast"], into="beach")
 
     names: list[Name] = Field(min_length=1, max_length=MAX_ITEMS)
     into: Name
@@ -667,6 +700,8 @@ class MergeIn(RequestModel):
 
 class ClassifyIn(RequestModel):
     """Pictures to classify."""
+
+    model_config = example(examples=[{"id": "4a1c0f5e9b2d7a63"}])
 
     examples: SomeExamples
 
@@ -734,6 +769,8 @@ class ClassificationOut(TypedDict):
 class AddIn(RequestModel):
     """Add the pictures of a folder to the collection."""
 
+    model_config = example(kind="add", folder="/data/photos/2026")
+
     kind: Literal["add"]
     folder: Text = Field(description="Path of a folder inside an allowed folder (serve --root).")
 
@@ -741,11 +778,15 @@ class AddIn(RequestModel):
 class RefreshIn(RequestModel):
     """Check the sources for new, changed, moved and missing files."""
 
+    model_config = example(kind="refresh")
+
     kind: Literal["refresh"]
 
 
 class RemoveIn(RequestModel):
     """Remove pictures from the collection. Their files are kept."""
+
+    model_config = example(kind="remove", items=["4a1c0f5e9b2d7a63"])
 
     kind: Literal["remove"]
     items: SomeIds
@@ -753,6 +794,8 @@ class RemoveIn(RequestModel):
 
 class FitIn(RequestModel):
     """Refit a space, or create one."""
+
+    model_config = example(kind="fit", spec="codes(bits=64)")
 
     kind: Literal["fit"]
     spec: Text | None = Field(
@@ -763,12 +806,16 @@ class FitIn(RequestModel):
 class MapIn(RequestModel):
     """Compute the map of a space."""
 
+    model_config = example(kind="map")
+
     kind: Literal["map"]
     space: Name | None = None
 
 
 class DuplicatesIn(RequestModel):
     """Find duplicates."""
+
+    model_config = example(kind="duplicates", tier="same")
 
     kind: Literal["duplicates"]
     tier: Literal["same", "edited", "alike"] = "same"
@@ -778,17 +825,23 @@ class DuplicatesIn(RequestModel):
 class ClassifyAllIn(RequestModel):
     """Classify all pictures without a label."""
 
+    model_config = example(kind="classify")
+
     kind: Literal["classify"]
 
 
 class EvaluateIn(RequestModel):
     """Cross-validate the classes."""
 
+    model_config = example(kind="evaluate")
+
     kind: Literal["evaluate"]
 
 
 class BackupIn(RequestModel):
     """Create or update the backup in the backup directory of the service."""
+
+    model_config = example(kind="backup")
 
     kind: Literal["backup"]
 
@@ -877,11 +930,15 @@ class GroupsExportQuery(RequestModel):
 class DismissIn(RequestModel):
     """Pictures that are not duplicates of each other. For a single id, its copies are intended."""
 
+    model_config = example(items=["4a1c0f5e9b2d7a63", "0b7de2f1c8a94356"])
+
     items: SomeIds
 
 
 class CopiesIn(RequestModel):
     """A rule that chooses the copies to remove in the stored groups of a tier."""
+
+    model_config = example(tier="same", keep="largest")
 
     tier: Literal["same", "edited", "alike"] = "same"
     space: Name | None = None
@@ -1012,6 +1069,8 @@ class UndoOut(TypedDict):
 
 class LoginIn(RequestModel):
     """A token."""
+
+    model_config = example(token="the-token-of-this-user")  # noqa: S106
 
     token: str = Field(min_length=1, max_length=200)
 

@@ -106,7 +106,8 @@ class Filter:
 
     def __post_init__(self) -> None:
         for name in ("path", "folder"):
-            if self.relative and (getattr(self, name) or "").startswith("/"):
+            value = getattr(self, name) or ""
+            if self.relative and (value.startswith("/") or "://" in value):
                 raise InputError(
                     f"{name} cannot start with a slash, because paths are relative to their source. Start it with the"
                     f" name of a folder, such as Pictures/{'*' if name == 'path' else '2024'}."
