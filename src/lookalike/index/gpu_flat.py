@@ -87,7 +87,8 @@ class Tiles:
     @property
     def nbytes(self) -> int:
         """Size of the rows in bytes."""
-        return self.X.numel() * 2
+        nbytes: int = self.X.numel() * 2
+        return nbytes
 
     def gather(self, local: torch.Tensor, d: int, device: torch.device) -> torch.Tensor:
         """Rows (c, d) float64 on the device, by their places in this block."""

@@ -177,12 +177,6 @@ class Leaves(AcceleratedIndex[Flat]):
         index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))
         return index
 
-    def _exact(self, query: HyperplaneQuery, places: Ids) -> Vectors:
-        """Scores of rows by their vectors, (m,)."""
-        assert self._codes is not None
-        scores: Vectors = query.score(self.vectors(self._codes.ids[places]))[0]
-        return scores
-
     def _forget(self, ids: Ids) -> None:
         if self._codes is not None:
             self._codes.remove(self.truth.rows(ids))
