@@ -47,9 +47,9 @@ def test_every_row_finds_most_results_of_a_scan():
 
 
 @pytest.mark.usefixtures("small")
-def test_rows_in_a_file_are_not_counted_as_memory():
-    held = tables.fill(BENCH, "fast", "bytes-10M", "").value
-    assert hyperplane.DIM < held < 2 * hyperplane.DIM
+def test_rows_and_leaves_in_a_file_are_not_counted_as_memory():
+    assert tables.fill(BENCH, "fast", "bytes-10M", "").value < 1
+    assert 5 * hyperplane.DIM < tables.fill(BENCH, "fast", "bytes-1M", "").value < 7 * hyperplane.DIM
     assert tables.fill(BENCH, "scan-u8", "recall-frontier-10M", "").value > 0.9
     assert hyperplane.world("10M", 0, Path()).X.dtype == np.float16
 

@@ -3,15 +3,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lookalike import mapped_arrays
 from lookalike.errors import DamagedError, InputError, StoreError
 from lookalike.feedback.learners import Svm
-from lookalike.index import leaves
+from lookalike.index import leaf_recall, leaves
 from lookalike.index.flat import Flat
-from lookalike.index.leaf_codes import leaf_order
+from lookalike.index.leaf_codes import LeafCodes
 from lookalike.index.leaf_recall import read_recall
 from lookalike.index.leaves import Leaves
 from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.kernels import KERNELS
+from lookalike.types import silent
 
 random = np.random.default_rng(0)
 N, D = 6_000, 20
@@ -111,18 +113,13 @@ def test_the_recall_depends_on_the_rows_and_is_saved(index, tmp_path):
     assert Leaves().recall is None
 
 
-@pytest.mark.usefixtures("chooses_leaves")
-def test_leaves_of_an_older_version_can_be_searched_but_have_no_recall(index, tmp_path):
+def test_a_file_of_an_older_version_is_reported_and_has_no_recall(index, tmp_path):
     path = tmp_path / "leaves"
-    index.save(path)
-    with np.load(path) as file:
-        arrays = {name: array for name, array in file.items() if name not in ("laws", "limits")}
     with path.open("wb") as file:
-        np.savez(file, **arrays)
-    old = Leaves.load(path, index.truth)
-    assert old.recall is None
+        np.savez(file, size=np.array(32), ids=IDS)  # as until version 0.1
+    with pytest.raises(DamagedError, match="older version"):
+        Leaves.load(path, index.truth)
     assert read_recall(path) is None
-    assert np.mean([recall(old, query(kind="maximum", first=5 * i))[0] for i in range(20)]) >= 0.95
 
 
 @pytest.mark.parametrize("n", [1_200, 5_200])
@@ -182,15 +179,78 @@ def test_other_queries_have_the_same_results_as_in_a_flat_index(index):
     assert index.search(point, 7).ids.tolist() == index.truth.search(point, 7).ids.tolist()
 
 
-def test_every_row_has_one_place_and_each_leaf_belongs_to_one_cell():
-    codes = random.integers(0, 256, (5_300, 8), dtype=np.uint8)
-    order, cells = leaf_order(codes, 32)
-    assert sorted(order[order >= 0].tolist()) == list(range(5_300))
-    assert len(order) == 32 * cells[-1]
-    assert (np.diff(cells) > 0).all()
-    last = order.reshape(-1, 32)[cells[1:] - 1]  # only the last leaf of a cell can have empty places
-    assert np.count_nonzero(order < 0) == np.count_nonzero(last < 0)
-    assert leaf_order(codes, 32)[0].tolist() == order.tolist()
+def test_every_row_has_one_place_near_the_rows_of_its_leaf_and_each_leaf_belongs_to_one_cell():
+    truth = Flat()
+    truth.add(IDS, X)
+    made = LeafCodes.build(truth, 32, silent)
+    again = LeafCodes.build(truth, 32, silent)
+    assert made.ids.tolist() == again.ids.tolist()
+    assert sorted(made.ids[made.ids >= 0].tolist()) == sorted(IDS.tolist())
+    assert made.ids[made.places(np.sort(IDS))].tolist() == sorted(IDS.tolist())
+    assert len(made.ids) == 32 * made.starts[-1]
+    assert (np.diff(made.starts) > 0).all()
+    last = made.ids.reshape(-1, 32)[made.starts[1:] - 1]  # only the last leaf of a cell can have empty places
+    assert np.count_nonzero(made.ids < 0) == np.count_nonzero(last < 0)
+    rows = made.codes.swapaxes(1, 2).reshape(len(made.ids), -1)  # as plain rows
+    filled = made.ids >= 0
+    assert (rows[filled, :D] == made.steps.encode(truth.vectors(made.ids[filled]))[:, :D]).all()
+    leaves = truth.vectors(made.ids[: 32 * (len(made.ids) // 32)][np.repeat(filled.reshape(-1, 32).all(1), 32)])
+    assert leaves.reshape(-1, 32, D).std(1).mean() < 0.8 * X.std(0).mean()
+
+
+def test_means_and_deviations_of_leaves_equal_those_of_their_rows(index, tmp_path):
+    made = LeafCodes.build(index.truth, 32, silent)
+    rows = made.codes.swapaxes(1, 2).reshape(-1, 32, made.steps.wide).astype(np.float64)
+    mean = rows.mean(1)
+    deviation = np.abs(rows - mean[:, None]).mean(1)
+    for codes, expected in ((made.leaves.upper, mean + deviation), (made.leaves.lower, mean - deviation)):
+        stored = codes.swapaxes(1, 2).reshape(-1, made.steps.wide)[: len(mean)]
+        np.testing.assert_allclose(stored, np.clip(expected, 0, 255), atol=0.51)
+
+
+@pytest.mark.usefixtures("chooses_leaves")
+def test_leaves_built_in_a_file_equal_those_in_memory_and_need_little_memory(index, tmp_path, monkeypatch):
+    monkeypatch.setattr(leaf_recall, "QUERIES", 4)
+    truth, path = index.truth, tmp_path / "leaves"
+    in_memory, in_file = Leaves(32).build(truth), Leaves(32).build(truth, path=path)
+    for made in (in_file, Leaves.load(path, truth)):
+        assert made.recall == in_memory.recall
+        assert made.nbytes < N < N * D < in_memory.nbytes
+        for kind in ("frontier", "maximum"):
+            first, second = (part.search(query(kind=kind), 10) for part in (made, in_memory))
+            assert first.ids.tolist() == second.ids.tolist()
+            assert first.scored == second.scored
+    in_memory.save(tmp_path / "saved")
+    assert (tmp_path / "saved").read_bytes() == path.read_bytes()
+
+
+def test_a_build_that_is_killed_leaves_a_file_that_cannot_be_opened(index, tmp_path):
+    stages = []
+
+    def stop_at(stage):
+        def progress(name, *_):
+            stages.append(name)
+            if name == stage:
+                raise KeyboardInterrupt
+
+        return progress
+
+    for stage in ("assigning cells", "writing cells", "sorting into leaves", "measuring recall"):
+        path = tmp_path / stage
+        with pytest.raises(KeyboardInterrupt):
+            Leaves(32).build(index.truth, stop_at(stage), path)
+        assert stages[-1] == stage
+        with pytest.raises(DamagedError, match="Cannot read"):
+            Leaves.load(path, index.truth)
+
+
+def test_a_full_disk_is_reported_before_the_file_is_filled(index, tmp_path, monkeypatch):
+    def fail(file, n_bytes):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mapped_arrays, "reserve", fail)
+    with pytest.raises(StoreError, match="No space left on device"):
+        Leaves(32).build(index.truth, path=tmp_path / "leaves")
 
 
 def test_a_loaded_index_gives_the_same_results_and_notices_changes(index, tmp_path):
@@ -200,7 +260,7 @@ def test_a_loaded_index_gives_the_same_results_and_notices_changes(index, tmp_pa
     first, second = (part.search(query(), 10) for part in (index, again))
     assert first.ids.tolist() == second.ids.tolist()
     assert again.stale == 0
-    assert again.nbytes == index.nbytes > N * D
+    assert again.nbytes == index.nbytes < N * D < path.stat().st_size  # the rest is in the file
     index.truth.remove(first.ids[0, :3])
     index.truth.add(np.array([90_000]), X[:1])
     late = Leaves.load(path, index.truth)
@@ -209,22 +269,24 @@ def test_a_loaded_index_gives_the_same_results_and_notices_changes(index, tmp_pa
     assert 90_000 in late.search(query(kind="maximum"), 30).ids
 
 
-@pytest.mark.parametrize("damage", ["short", "other", "field", "missing"])
+@pytest.mark.parametrize("damage", ["short", "long", "other", "header", "arrays", "objects", "missing"])
 def test_a_damaged_file_is_reported(index, tmp_path, damage):
     path = tmp_path / "leaves"
     index.save(path)
-    if damage == "short":
-        path.write_bytes(path.read_bytes()[:-300])
-    elif damage == "other":
-        path.write_bytes(b"something else")
-    elif damage == "missing":
+    data = path.read_bytes()
+    if damage == "missing":
         path.unlink()
     else:
-        with np.load(path) as file:
-            arrays = dict(file)
-        arrays["ids"] = arrays["ids"][:-16]
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
+        path.write_bytes(
+            {
+                "short": data[:-300],
+                "long": data + bytes(64),
+                "other": b"something else",
+                "header": data.replace(b'"size"', b'"tail"', 1),
+                "arrays": data.replace(b'"size": 32', b'"size": 16', 1),
+                "objects": data.replace(b'"<f4"', b'"|O8"', 1),
+            }[damage]
+        )
     with pytest.raises(DamagedError, match=r"Cannot read .*leaves: "):
         Leaves.load(path, index.truth)
 

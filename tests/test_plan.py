@@ -129,9 +129,15 @@ def test_sizes_that_were_never_measured_are_noted():
 
 def test_a_collection_can_be_planned_and_gets_leaves_only_if_they_fit(monkeypatch, tmp_path, capsys):
     workload = Workload(10_000_000, 256, 1280)
-    assert not way(plan(workload, 2e9)).feedback
-    assert "not enough memory to build the feedback index" in plan(workload, 2e9).notes[0]
-    assert way(plan(workload, 2e10)).feedback > 256 * workload.items
+    codes = plan(workload, 1.7e9)  # their feedback uses the vectors of the feature, with 1,280 columns
+    assert way(codes).feedback == way(codes).feedback_file == 0
+    assert "not enough memory to build the feedback index" in codes.notes[0]
+    small, large = plan(workload, 4e9), plan(workload, 2e10)
+    assert way(small).feedback == way(large).feedback < 8 * workload.items
+    assert way(large).feedback_file > 256 * workload.items
+    assert way(large).disk > way(large).feedback_file
+    assert "Feedback reads parts of it from the disk" in small.notes[0]
+    assert not any("leaves" in note for note in large.notes)
 
     draw_folder(tmp_path / "pictures", per_kind=1)
     monkeypatch.setattr(indexes, "LEAVES_MIN", 2)

@@ -180,8 +180,8 @@ class Indexes:
     def build_leaves(self, name: str, dim: int, progress: Progress) -> None:
         """Build leaves if there are enough rows and no current leaves exist; needs the writer lock.
 
-        Leaves are not built without numba, or if they need more memory than the machine has; feedback then scans all
-        rows.
+        Leaves are not built without numba, or if their build needs more memory than the machine has; feedback then
+        scans all rows.
         """
         rows = self.store.vectors.rows(name)
         if rows < LEAVES_MIN or not leaves_fit(rows, dim, installed_bytes()):
@@ -194,9 +194,8 @@ class Indexes:
         except MissingError:
             return
         self.store.vectors.quarantine_damaged(name, progress=progress)
-        built = leaves.build(self.flat(name), progress)
         target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)
-        built.save(target)
+        leaves.build(self.flat(name), progress, target)
         file = self.store.vectors.put_in_place(target)
         with self.store.transaction():
             self.store.vectors.structures.set(name, "hyperplanes", file)
@@ -316,8 +315,8 @@ class Indexes:
 
 
 def leaves_peak(n: float, d: float) -> float:
-    """Peak memory of building leaves: quantised rows, unsorted and sorted, and their orders."""
-    return (2.2 * d + 60) * n
+    """Peak memory of building leaves in a file: a sample for k-means, or later the scores of all rows for a query."""
+    return max(1.5 * 4 * d * 128 * min(n / 500, 4_096), 30 * n)
 
 
 def leaves_fit(n: float, d: float, ram: float) -> bool:

@@ -202,6 +202,8 @@ ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, 
 # Constants of a cluster, measured by benchmarks/cluster_shards.py on 2026-11-18 (docs/experiments/plan.md).
 SHARD_POINT = CostCurve("memory", lambda n, d: (4 * d + 8) * n, 0.5, 1e-3)
 """A search of one shard by a point, on one core while the others search as well."""
+LEAVES_HELD = 2.0
+"""Bytes per row of `Leaves` in memory: masks of filters. Everything else is mapped from the file."""
 # Most of the time is for the mask of allowed rows.
 SHARD_PLANE = CostCurve("memory", lambda n, d: 1000 * n + 200 * (d + 64) * n**0.6, 1.0, 3e-3)
 """A search of one shard by a hyperplane, in leaves, without the marked rows."""
@@ -264,8 +266,13 @@ def graph_seconds(n: float, d: float, machine: Machine, workers: int = 0) -> flo
 
 
 def leaves_bytes(d: float) -> float:
-    """Bytes per row of `Leaves`, in memory and on disk."""
-    return 1.1 * d + 14
+    """Bytes per row of the file of `Leaves`, or of leaves in the memory of a worker."""
+    return 1.1 * d + 22
+
+
+def _workers_peak(n: float, d: float, cores: int) -> float:
+    """Peak memory of a machine whose cores build the leaves of n rows: workers have no files of their own."""
+    return cores * (PROCESS_BYTES + leaves_peak(n / cores, d)) + n * leaves_bytes(d)
 
 
 def measure(clock: Callable[[], float] = time.perf_counter, *, one_core: bool = False) -> Machine:
@@ -320,6 +327,7 @@ class Way:
     name: str
     memory: float  # bytes that a process holds or reads in every search
     feedback: float  # additional bytes during feedback
+    feedback_file: float  # bytes of the leaves, which feedback maps into memory and reads in part; 0 without leaves
     peak: float  # bytes while it is built
     disk: float  # bytes
     add_s: float | None  # to read, extract, encode and index all pictures; None: the feature's speed is unknown
@@ -538,7 +546,8 @@ def _cluster_ways(workload: Workload, machines: int, cores: int, machine: Machin
             name=name,
             memory=memory,
             feedback=n / machines * feedback_bytes,
-            peak=cores * PROCESS_BYTES + leaves_peak(n / machines, feedback_dim) if rows >= LEAVES_MIN else memory,
+            feedback_file=0.0,
+            peak=memory if rows < LEAVES_MIN else _workers_peak(n / machines, feedback_dim, cores),
             disk=way.disk,
             add_s=add_s,
             search_s=point_s + fanout_s + n * HEAD_SEARCH_S,
@@ -646,7 +655,8 @@ def _way(
     return Way(
         name=name,
         memory=PROCESS_BYTES + memory,
-        feedback=n * leaves_bytes(feedback_dim) if leaves else 0.0,
+        feedback=n * LEAVES_HELD if leaves else 0.0,
+        feedback_file=n * leaves_bytes(feedback_dim) if leaves else 0.0,
         peak=peak,
         disk=disk + n * (CATALOGUE_BYTES + kinds_bytes),
         add_s=add_s,
@@ -707,6 +717,11 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         yield (
             f"During feedback, a process needs {human_bytes(chosen.memory + chosen.feedback)} of memory, more than"
             " available. Run feedback in a separate process, or in another space."
+        )
+    elif chosen.feedback and chosen.memory + chosen.feedback_file > ram:
+        yield (
+            f"The file of the feedback index (leaves) has {human_bytes(chosen.feedback_file)}, which is more than the"
+            " free memory. Feedback reads parts of it from the disk, which takes longer."
         )
     if workload.items >= GPU_MIN and chosen.name not in CODE_WAYS:
         n, d = workload.items, workload.dim

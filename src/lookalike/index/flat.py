@@ -3,7 +3,6 @@
 A search takes about as long as reading the vectors from memory once.
 """
 
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +17,7 @@ from lookalike.errors import InputError, MissingError
 from lookalike.index.exact import CHUNK_BYTES, Chunk, ExactIndex, Selection
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
+from lookalike.mapped_arrays import is_mapped
 from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import Array, Hits, Ids, Query, Vectors
 
@@ -187,7 +187,7 @@ class Flat(ExactIndex):
             if self.dim not in (None, X.shape[1]):
                 raise InputError(f"X must have {self.dim} columns. Got {X.shape[1]}.")
             return X
-        if _is_mapped(X) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
+        if is_mapped(X) and X.dtype in (np.float32, np.float16) and X.ndim == 2 and X.flags.c_contiguous:
             mapped: NDArray[Any] = X
             if self.dim is not None and mapped.shape[1] != self.dim:
                 raise InputError(f"X must have {self.dim} columns. Got {mapped.shape[1]}.")
@@ -268,13 +268,6 @@ def _compiled() -> Any:
     except MissingError:
         return None
     return scaled
-
-
-def _is_mapped(X: Any) -> bool:
-    """Whether X is a view of a memory map, including plain arrays that are based on one."""
-    while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
-        X = X.base
-    return isinstance(X, np.memmap | mmap.mmap)
 
 
 def _float32(X: Rows) -> Vectors:

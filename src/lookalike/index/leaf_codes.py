@@ -1,13 +1,15 @@
 """The rows of `Leaves` as bytes, sorted into cells and leaves: the structure in memory and in the file.
 
-`leaf_order` puts similar rows next to each other: cells by k-means, split into leaves by bisecting 2-means. A tree
+`LeafCodes.build` puts similar rows next to each other: cells by k-means, split into leaves by bisecting 2-means. A tree
 without cells splits clusters: on 1,000 Gaussian clusters, two thirds of the rows of a leaf did not belong to its main
 cluster, and a search had to visit five times more leaves.
+
+The codes of a leaf are 8 KB of consecutive bytes (64 rows of 128 dimensions). They can stay in a file that is mapped
+into memory, from which a search reads the leaves that it visits. Rows are written to the place of their cell at once,
+and each cell is then sorted where it is, so that a build needs little more memory than the arrays, or than the file.
 """
 
-import zipfile
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,6 +17,7 @@ import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike import mapped_arrays
 from lookalike.arrays import chunks
 from lookalike.compiler import njit
 from lookalike.errors import DamagedError
@@ -22,6 +25,7 @@ from lookalike.features.clustering import kmeans
 from lookalike.index.compiled import BLOCK, GROUP
 from lookalike.index.exact import Mask
 from lookalike.index.flat import Flat
+from lookalike.index.ids import without
 from lookalike.index.leaf_recall import Recall, uncalibrated
 from lookalike.index.leaf_scores import (
     Codes,
@@ -32,7 +36,7 @@ from lookalike.index.leaf_scores import (
     spreads,
 )
 from lookalike.index.threads import share
-from lookalike.types import Ids, Progress, Vectors, silent
+from lookalike.types import Ids, Progress, Vectors
 
 faiss: Any = _faiss  # its type stubs are incomplete
 
@@ -54,6 +58,12 @@ CUT_SAMPLE, CUT_ROUNDS = 512, 6
 CUT_LEAST = 0.1
 """Minimum share of the leaves for each side of a cut, which limits the depth."""
 
+CHUNK_BYTES = 2**23
+"""Size of the rows as floats that are converted to bytes at a time."""
+
+CELLS_AT_ONCE = 64
+"""Cells that are sorted into leaves between two reports of progress."""
+
 
 class Centres(NamedTuple):
     """The means of sets of rows, plus and minus their mean deviations, as codes: blocks of 16 sets."""
@@ -61,12 +71,17 @@ class Centres(NamedTuple):
     upper: Codes  # mean + mean deviation
     lower: Codes  # mean − mean deviation
 
-    @classmethod
-    def of(cls, mean: Vectors, deviation: Vectors) -> Self:
-        """Create centres from means and mean deviations, (m, d padded) each."""
-        ends = np.zeros((2, len(mean) + -len(mean) % BLOCK, mean.shape[1]), np.uint8)
-        ends[:, : len(mean)] = np.rint(np.clip([mean + deviation, mean - deviation], 0, 255))
-        return cls(in_blocks(ends[0]), in_blocks(ends[1]))
+    def put(self, first: int, mean: Vectors, deviation: Vectors) -> Vectors:
+        """Store means and mean deviations, (m, d padded) each, of the sets from number `first` on; return their widths.
+
+        The width of a set is twice the length of its mean deviation, in steps, (m,).
+        """
+        sets = first + np.arange(len(mean))
+        ends = np.rint(np.clip([mean + deviation, mean - deviation], 0, 255)).astype(np.uint8)  # (2, m, d padded)
+        for codes, rows in zip(self, ends, strict=True):
+            codes[sets // BLOCK, :, sets % BLOCK] = rows.reshape(len(rows), -1, GROUP)
+        widths: Vectors = np.linalg.norm(ends[0].astype(np.float32) - ends[1], axis=1)
+        return np.maximum(widths, np.float32(1))
 
     def f(self, blocks: Ids, plane: Plane) -> Vectors:
         """Approximate mean of f in the sets of these blocks, (16 m,).
@@ -81,16 +96,13 @@ class Centres(NamedTuple):
         """Approximate standard deviation of f in these sets, (m,)."""
         return np.maximum(spreads(self.upper, self.lower, sets, plane), np.float32(1e-9))
 
-    def radii(self) -> Vectors:
-        """Width of each set, (16 blocks,): twice the length of its mean deviation, in steps."""
-        wide = self.upper.astype(np.float32) - self.lower
-        radii: Vectors = np.sqrt(np.einsum("bgje,bgje->bj", wide, wide)).ravel()
-        return np.maximum(radii, np.float32(1))
-
 
 @dataclass(slots=True)
 class LeafCodes:
-    """Places 0 … leaves · size - 1, each with the code and id of a row; id -1 pads the last leaf of a cell."""
+    """Places 0 … leaves · size - 1, each with the code and id of a row; id -1 pads the last leaf of a cell.
+
+    The arrays of a file are mapped into memory, and read-only.
+    """
 
     size: int  # rows of a leaf
     steps: Steps
@@ -101,85 +113,103 @@ class LeafCodes:
     ids: Ids  # (places,)
     alive: Mask  # (places,)
     counts: Ids  # (leaves,) the number of places with a row
-    place: NDArray[np.int32]  # (rows of `truth`,) the place of each row, -1 = none
-    cell: NDArray[np.int32]  # (leaves,)
-    narrow: Vectors  # (leaves,) the radius of a leaf relative to that of its cell
+    narrow: Vectors  # (leaves,) the width of a leaf relative to that of its cell
+    known: Ids  # (n,) the ids of all rows, ascending
+    place: NDArray[np.int32]  # (n,) the place of each of them
     recall: Recall
+    cell: NDArray[np.int32]  # (leaves,)
 
     @classmethod
-    def build(cls, truth: Flat, size: int, progress: Progress) -> Self:
-        """Sort all rows of `truth` into leaves."""
+    def build(cls, truth: Flat, size: int, progress: Progress, path: Path | None = None) -> Self:
+        """Sort all rows of `truth` into leaves: in memory, or in a new file, which `save` completes."""
         ids = truth.ids
-        n = len(ids)
-        steps = Steps.of(truth.vectors(ids[:: max(1, n // STEPS_SAMPLE)]))
-        rows = np.empty((n, steps.wide), np.uint8)
-        for part in chunks(n, row_bytes=8 * steps.wide, max_bytes=2**23):
-            progress("encoding", part.start, n)
-            rows[part] = steps.encode(truth.vectors(ids[part]))
-        order, starts = leaf_order(rows, size, progress)
-        codes = np.empty((len(order) // BLOCK, steps.wide // GROUP, BLOCK, GROUP), np.uint8)
-        leaves = np.empty((2, starts[-1], steps.wide), np.float32)
-        cells = np.empty((2, len(starts) - 1, steps.wide), np.float32)
-        for cell, (start, stop) in enumerate(pairwise(starts)):
-            progress("filling leaves", cell, len(cells[0]))
-            some = order[start * size : stop * size]
-            full = rows[np.where(some < 0, some[some >= 0][-1], some)]  # padded with the last row
-            codes[start * size // BLOCK : stop * size // BLOCK] = in_blocks(full)
-            members = full.reshape(-1, size, steps.wide)
-            leaves[0, start:stop] = members.mean(1, dtype=np.float32)
-            leaves[1, start:stop] = np.abs(members - leaves[0, start:stop, None]).mean(1)
-            cells[0, cell] = full.mean(0, dtype=np.float32)
-            cells[1, cell] = np.abs(full - cells[0, cell]).mean(0)
-        filled = np.where(order < 0, -1, ids[order])
-        centres = Centres.of(*leaves), Centres.of(*cells)
-        return cls._over(truth, size, steps, codes, *centres, starts, filled, uncalibrated())
+        steps = Steps.of(truth.vectors(ids[:: max(1, len(ids) // STEPS_SAMPLE)]))
+        cell = _assign(truth, steps, progress)
+        counts = np.bincount(cell)
+        starts = np.append(0, np.cumsum(-(-counts // size)))
+        arrays = mapped_arrays.allocate(_shapes(size, len(steps.low), starts, len(ids)), path)
+        arrays["low"][:], arrays["starts"][:], arrays["known"][:] = steps.low, starts, ids
+        made = cls._over(arrays, size, steps.step, uncalibrated())
+        made._fill(truth, cell, progress)
+        for part in chunks(len(counts), row_bytes=1, max_bytes=CELLS_AT_ONCE):
+            progress("sorting into leaves", part.start, len(counts))
+            some = counts[part]
+
+            def work(start: int, stop: int, first: int = part.start, some: Ids = some) -> None:
+                for cell in range(start, stop):
+                    made._sort_cell(first + cell, int(some[cell]))
+
+            share(work, len(some))
+        return made
 
     @classmethod
-    def _over(
-        cls,
-        truth: Flat,
-        size: int,
-        steps: Steps,
-        codes: Codes,
-        leaves: Centres,
-        cells: Centres,
-        starts: Ids,
-        ids: Ids,
-        recall: Recall,
-    ) -> Self:
-        """Compute the arrays that depend on the current rows of `truth`."""
-        rows = truth.rows(ids)  # -1 for id -1
-        alive = rows >= 0
-        place = np.full(int(rows.max(initial=-1)) + 1, -1, np.int32)
-        place[rows[alive]] = np.flatnonzero(alive)
-        counts = np.count_nonzero(alive.reshape(-1, size), axis=1)
-        cell = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
-        narrow = leaves.radii()[: len(counts)] / cells.radii()[cell]
-        return cls(size, steps, codes, leaves, cells, starts, ids, alive, counts, place, cell, narrow, recall)
+    def _over(cls, arrays: mapped_arrays.Arrays, size: int, step: float, recall: Recall) -> Self:
+        """Create an object from the arrays of `_shapes`."""
+        rest = dict(arrays)
+        steps = Steps(rest.pop("low"), step)
+        leaves, cells = (Centres(rest.pop(f"{name}_upper"), rest.pop(f"{name}_lower")) for name in ("leaves", "cells"))
+        cell = np.repeat(np.arange(len(rest["starts"]) - 1, dtype=np.int32), np.diff(rest["starts"]))
+        return cls(size=size, steps=steps, leaves=leaves, cells=cells, cell=cell, recall=recall, **rest)
+
+    def _fill(self, truth: Flat, cell: NDArray[np.int32], progress: Progress) -> None:
+        """Write the bytes of each row of `truth` to a place of its cell (n,), and its number to `ids`."""
+        rows = self.codes.reshape(len(self.ids), -1)  # not in blocks until the cell is sorted
+        free = self.starts[:-1] * self.size  # the next place of each cell
+        for part in chunks(len(cell), row_bytes=4 * rows.shape[1], max_bytes=CHUNK_BYTES):
+            progress("writing cells", part.start, len(cell))
+            order = np.argsort(cell[part], kind="stable")
+            cells = cell[part][order]
+            counts = np.bincount(cells, minlength=len(free))
+            places = free[cells] + np.arange(len(cells)) - (np.cumsum(counts) - counts)[cells]
+            free += counts
+            rows[places] = self.steps.encode(truth.vectors(self.known[part]))[order]
+            self.ids[places] = part.start + order
+
+    def _sort_cell(self, cell: int, n: int) -> None:
+        """Sort the n rows of a cell into leaves, and compute everything about them."""
+        start, stop = (int(leaf) for leaf in self.starts[cell : cell + 2])
+        first, last, wide = start * self.size, stop * self.size, self.steps.wide
+        rows = self.codes.reshape(-1, wide)[first : first + n].copy()
+        order = np.arange(n)
+        _cut_all(rows, order, self.size)
+        full = rows[np.append(order, np.repeat(order[-1], last - first - n))]  # padded with the last row
+        self.codes[first // BLOCK : last // BLOCK] = in_blocks(full)
+        numbers = self.ids[first : first + n][order]
+        self.place[numbers] = np.arange(first, first + n)
+        self.ids[first : first + n], self.ids[first + n : last] = self.known[numbers], -1
+        self.alive[first : first + n] = True
+        self.counts[start:stop] = self.size
+        self.counts[stop - 1] = n - self.size * (stop - start - 1)
+        leaves = full.reshape(-1, self.size, wide)
+        mean, mean_of_cell = leaves.mean(1, dtype=np.float32), full.mean(0, dtype=np.float32, keepdims=True)
+        width = self.leaves.put(start, mean, np.abs(leaves - mean[:, None]).mean(1))
+        self.narrow[start:stop] = width / self.cells.put(
+            cell, mean_of_cell, np.abs(full - mean_of_cell).mean(0, keepdims=True)
+        )
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
-        arrays = (self.codes, self.ids, self.alive, self.counts, self.place, self.cell, self.narrow)
-        return sum(array.nbytes for array in (*arrays, *self.leaves, *self.cells))
+        """Bytes of memory, without those of a mapped file."""
+        arrays = (*self._arrays().values(), self.cell)
+        return sum(array.nbytes for array in arrays if not mapped_arrays.is_mapped(array))
 
     @property
     def removed(self) -> int:
         """Number of removed rows."""
-        return int(np.count_nonzero(~self.alive & (self.ids >= 0)))
+        return len(self.known) - int(self.counts.sum())
 
-    def places(self, rows: Ids) -> Ids:
-        """The places of rows of `truth`; rows without a place are skipped."""
-        rows = rows[(rows >= 0) & (rows < len(self.place))]
-        places: Ids = self.place[rows].astype(np.int64)
-        return places[places >= 0]
+    def places(self, ids: Ids) -> Ids:
+        """The places of these ids, ascending; ids without a place are skipped."""
+        found = np.minimum(np.searchsorted(self.known, ids), len(self.known) - 1)
+        places: Ids = self.place[found[self.known[found] == ids]].astype(np.int64)
+        return places
 
-    def remove(self, rows: Ids) -> None:
-        """Mark rows of `truth` as removed."""
-        self.alive, self.counts = self.keep(None, rows)
+    def remove(self, ids: Ids) -> None:
+        """Mark these ids, ascending, as removed."""
+        self.alive, self.counts = self.keep(None, ids)
 
     def keep(self, among: Ids | None, exclude: Ids | None) -> tuple[Mask, Ids]:
-        """Mask of the places that pass the filters, and their number per leaf; filters are rows of `truth`."""
+        """Mask of the places that pass the filters, which are ascending ids, and their number per leaf."""
         keep, counts = self.alive, self.counts
         if among is not None:
             keep = np.zeros_like(keep)
@@ -205,95 +235,114 @@ class LeafCodes:
         return f_leaves(self.codes, leaves, self.size // BLOCK, plane)
 
     def save(self, path: Path) -> None:
-        """Write everything that cannot be computed from the codes and the vectors."""
-        with path.open("wb") as file:
-            np.savez(
-                file,
-                size=np.array(self.size),
-                low=self.steps.low,
-                step=np.array(self.steps.step),
-                codes=self.codes,
-                leaves=np.stack(self.leaves),
-                cells=np.stack(self.cells),
-                starts=self.starts,
-                ids=np.where(self.alive, self.ids, -1),
-                laws=self.recall.laws,
-                limits=self.recall.limits,
-            )
+        """Write everything to a new file, without the removed rows."""
+        arrays, live = self._arrays(), self.alive[self.place]
+        arrays |= {"known": self.known[live], "place": self.place[live]}
+        shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+        for name, target in mapped_arrays.allocate(shapes, path).items():
+            target[...] = arrays[name]
+        mapped_arrays.seal(arrays, path, self._values())
+
+    def complete(self, path: Path) -> None:
+        """Complete the file in which `build` has created the arrays."""
+        mapped_arrays.seal(self._arrays(), path, self._values())
 
     @classmethod
     def load(cls, path: Path, truth: Flat) -> Self:
-        """Read a file over the current rows of `truth`. Raises DamagedError if it was not written by `save`."""
+        """Map a file over the current rows of `truth`. Raises DamagedError if the file is not complete."""
+        arrays, values = mapped_arrays.open_arrays(path)
         try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                steps = Steps(file["low"], float(file["step"]))
-                leaves, cells = Centres(*file["leaves"]), Centres(*file["cells"])
-                size, codes, starts, ids = int(file["size"]), file["codes"], file["starts"], file["ids"]
-                recall = Recall(file["laws"], file["limits"]) if "laws" in file else uncalibrated()
-            if len(codes) * BLOCK != len(ids) or starts[-1] * size != len(ids):
-                raise ValueError(f"it has {len(codes) * BLOCK} codes, {len(ids)} ids and {starts[-1]} leaves of {size}")
-            return cls._over(truth, size, steps, codes, leaves, cells, starts, ids, recall)
-        except (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, zipfile.BadZipFile) as error:
+            recall = Recall.from_lists(values["recall"])
+            made = cls._over(arrays, int(values["size"]), float(values["step"]), recall)
+            shapes = _shapes(made.size, len(made.steps.low), made.starts, len(made.known))
+            if {name: array.shape for name, array in arrays.items()} != {name: shapes[name][1] for name in shapes}:
+                raise ValueError("its arrays do not belong together")
+        except (ValueError, KeyError, IndexError, TypeError) as error:
             raise DamagedError(f"Cannot read {path}: {error}. Delete it; the index will be rebuilt.") from error
+        if len(removed := without(made.known, truth.ids)):
+            made.remove(removed)
+        return made
+
+    def _arrays(self) -> mapped_arrays.Arrays:
+        """The arrays of the file."""
+        return {
+            "low": self.steps.low,
+            "starts": self.starts,
+            "counts": self.counts,
+            "narrow": self.narrow,
+            "cells_upper": self.cells.upper,
+            "cells_lower": self.cells.lower,
+            "leaves_upper": self.leaves.upper,
+            "leaves_lower": self.leaves.lower,
+            "known": self.known,
+            "place": self.place,
+            "alive": self.alive,
+            "ids": self.ids,
+            "codes": self.codes,
+        }
+
+    def _values(self) -> dict[str, Any]:
+        """The other values of the file."""
+        return {"size": self.size, "step": self.steps.step, "recall": self.recall.to_lists()}
 
 
-def leaf_order(codes: NDArray[np.uint8], size: int, progress: Progress = silent) -> tuple[Ids, Ids]:
-    """Sort rows into leaves; return the row of each place, -1 = none, and the first leaf of each cell.
+def _shapes(size: int, d: int, starts: Ids, n: int) -> mapped_arrays.Shapes:
+    """The arrays of n rows of d bytes in leaves of `size` rows, for the first leaf of each cell (cells + 1,)."""
+    leaves, cells, wide = int(starts[-1]), len(starts) - 1, d + -d % GROUP
 
-    `codes` are rows of bytes (n, d). The results are (leaves · size,) and (cells + 1,). Each `size` consecutive places
-    are a leaf; the leaves of a cell are consecutive.
+    def blocks(rows: int) -> tuple[str, tuple[int, ...]]:
+        return "|u1", (-(-rows // BLOCK), wide // GROUP, BLOCK, GROUP)
 
-    >>> order, cells = leaf_order(np.array([[9], [1], [8], [0]], np.uint8), 2)
-    >>> sorted(map(sorted, order.reshape(-1, 2).tolist())), cells.tolist()
-    ([[0, 2], [1, 3]], [0, 2])
-    """
-    cell = _assign(codes, progress)
-    order = np.argsort(cell, kind="stable")
-    counts = np.bincount(cell)
-    counts = counts[counts > 0]
-    stops = np.cumsum(counts)
-    starts, leaves = stops - counts, -(-counts // size)
-
-    progress("sorting into leaves", 0, None)
-
-    def work(first: int, last: int) -> None:
-        _cut_all(codes, order, starts[first:last], stops[first:last], size)
-
-    share(work, len(counts))
-    cells = np.append(0, np.cumsum(leaves))
-    places = np.full(cells[-1] * size, -1)
-    places[np.arange(len(order)) + np.repeat(cells[:-1] * size - starts, counts)] = order
-    return places, cells
+    return {
+        "low": ("<f4", (d,)),
+        "starts": ("<i8", (cells + 1,)),
+        "counts": ("<i8", (leaves,)),
+        "narrow": ("<f4", (leaves,)),
+        "cells_upper": blocks(cells),
+        "cells_lower": blocks(cells),
+        "leaves_upper": blocks(leaves),
+        "leaves_lower": blocks(leaves),
+        "known": ("<i8", (n,)),
+        "place": ("<i4", (n,)),
+        "alive": ("|b1", (leaves * size,)),
+        "ids": ("<i8", (leaves * size,)),
+        "codes": blocks(leaves * size),
+    }
 
 
-def _assign(codes: NDArray[np.uint8], progress: Progress) -> Ids:
-    """The cell of each row, (n,)."""
-    n, d = codes.shape
+def _assign(truth: Flat, steps: Steps, progress: Progress) -> NDArray[np.int32]:
+    """The cell of each row of `truth` by ascending id, (n,); no cell is empty."""
+    ids = truth.ids
+    n = len(ids)
     k = min(CELLS, max(1, n // CELL))
+    cell = np.zeros(n, np.int32)
     if k == 1:
-        return np.zeros(n, np.int64)
+        return cell
     progress("finding cells", 0, None)
-    sample = np.random.default_rng(0).permutation(n)[: KMEANS_ROWS * k]
-    index = faiss.IndexFlatL2(d)
-    index.add(kmeans(codes[np.sort(sample)].astype(np.float32), k, iterations=KMEANS_ROUNDS)[0])
-    cell = np.empty(n, np.int64)
-    for part in chunks(n, row_bytes=4 * d, max_bytes=2**23):
-        progress("sorting into cells", part.start, n)
-        cell[part] = index.search(codes[part].astype(np.float32), 1)[1][:, 0]
-    return cell
+    sample = np.sort(np.random.default_rng(0).choice(n, min(n, KMEANS_ROWS * k), replace=False))
+    rows = np.empty((len(sample), steps.wide), np.float32)
+    for part in chunks(len(sample), row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
+        rows[part] = steps.encode(truth.vectors(ids[sample[part]]))
+    index = faiss.IndexFlatL2(steps.wide)
+    index.add(kmeans(rows, k, iterations=KMEANS_ROUNDS)[0])
+    for part in chunks(n, row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
+        progress("assigning cells", part.start, n)
+        cell[part] = index.search(steps.encode(truth.vectors(ids[part])).astype(np.float32), 1)[1][:, 0]
+    number = np.cumsum(np.bincount(cell, minlength=k) > 0, dtype=np.int32) - np.int32(1)
+    found: NDArray[np.int32] = number[cell]
+    return found
 
 
 @njit(cache=True, nogil=True)
-def _cut_all(codes: Any, order: Any, starts: Any, stops: Any, size: int) -> None:
-    """Split cells into leaves by reordering `order`."""
-    for p in range(len(starts)):
-        stack = [(starts[p], stops[p])]
-        while len(stack):
-            start, stop = stack.pop()
-            if stop - start > size:
-                middle = start + _cut(codes, order[start:stop], size)
-                stack.append((start, middle))
-                stack.append((middle, stop))
+def _cut_all(codes: Any, order: Any, size: int) -> None:
+    """Split the rows of a cell into leaves by reordering `order`."""
+    stack = [(0, len(order))]
+    while len(stack):
+        start, stop = stack.pop()
+        if stop - start > size:
+            middle = start + _cut(codes, order[start:stop], size)
+            stack.append((start, middle))
+            stack.append((middle, stop))
 
 
 @njit(cache=True, fastmath=True)

@@ -6,12 +6,11 @@ between rows of the collection: the share of hits by the position of a leaf, its
 limit at which they stop. It chooses limits whose recall is at least that of `PROMISED`.
 """
 
-import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +18,10 @@ from scipy.special import ndtr
 from sklearn.isotonic import isotonic_regression
 from sklearn.svm import SVC
 
-from lookalike.errors import NoDirectionError
+from lookalike.errors import DamagedError, NoDirectionError
 from lookalike.index.queries import HyperplaneQuery, Kind
 from lookalike.kernels import KERNELS, typical_gamma
+from lookalike.mapped_arrays import open_arrays
 from lookalike.types import Ids, Progress, Vectors
 
 Numbers = NDArray[np.float64]
@@ -86,6 +86,15 @@ class Recall(NamedTuple):
         lowest = self.limits[..., 1].min(axis=(0, 1))
         return None if np.isnan(lowest).any() else dict(zip(PROMISED, map(float, lowest), strict=True))
 
+    def to_lists(self) -> list[Any]:
+        """The numbers, for JSON."""
+        return [self.laws.tolist(), self.limits.tolist()]
+
+    @classmethod
+    def from_lists(cls, lists: list[Any]) -> Self:
+        """Read the result of `to_lists`."""
+        return cls(*(np.array(one, np.float64) for one in lists))
+
 
 def uncalibrated(recall: float = np.nan) -> Recall:
     """Laws of normally distributed rows, and limits that were used before recall was measured."""
@@ -98,11 +107,9 @@ def uncalibrated(recall: float = np.nan) -> Recall:
 
 def read_recall(path: Path) -> dict[str, float] | None:
     """The measured recall of each effort of saved leaves; None if the file is missing, or of an older version."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return Recall(file["laws"], file["limits"]).lowest()
-    except (OSError, ValueError, KeyError, EOFError, IndexError, TypeError, zipfile.BadZipFile):
-        return None
+    with suppress(DamagedError, ValueError, KeyError, TypeError, IndexError):
+        return Recall.from_lists(open_arrays(path)[1]["recall"]).lowest()
+    return None
 
 
 def place(kind: Kind, kth: float, f: Vectors, spread: Vectors) -> tuple[Vectors, Vectors | float]:

@@ -133,7 +133,8 @@ def f_leaves(codes: Codes, leaves: NDArray[np.int64], blocks: int, plane: Plane,
     if plane.mode == PRODUCT:
         _by_products(codes, leaves, blocks, plane, twins, out.reshape(-1, BLOCK))
         return out
-    pairs = codes if twins is None else twins
+    codes = _read_only(codes)
+    pairs = codes if twins is None else _read_only(twins)
 
     def work(start: int, stop: int) -> None:
         _f_leaves(codes, pairs, leaves[start:stop], blocks, plane, out[start:stop])
@@ -157,7 +158,7 @@ def spreads(upper: Codes, lower: Codes, sets: NDArray[np.int64], plane: Plane) -
 
     A set is given by the codes of its mean plus and minus its mean deviation.
     """
-    out = np.empty(len(sets), np.float32)
+    out, upper, lower = np.empty(len(sets), np.float32), _read_only(upper), _read_only(lower)
     padded = np.append(plane.rows, np.zeros((-len(plane.rows) % AT_ONCE, plane.rows.shape[1]), np.float32), axis=0)
 
     def work(start: int, stop: int) -> None:
@@ -165,6 +166,13 @@ def spreads(upper: Codes, lower: Codes, sets: NDArray[np.int64], plane: Plane) -
 
     share(work, len(sets), least=64)
     return out
+
+
+def _read_only(codes: Codes) -> Codes:
+    """A read-only view, like the arrays of a mapped file: numba compiles each loop only once."""
+    codes = codes.view()
+    codes.flags.writeable = False
+    return codes
 
 
 def _by_distance(query: HyperplaneQuery, distances: NDArray[Any]) -> Vectors:

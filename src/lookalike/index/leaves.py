@@ -6,7 +6,8 @@ spread, the slope of f times the width of the leaf. `leaf_recall` measures how r
 spreads, and where a search can stop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from math import ceil, inf
 from pathlib import Path
@@ -66,7 +67,7 @@ class Leaves(AcceleratedIndex[Flat]):
     """The rows of a `Flat` as bytes, sorted into leaves: fast for hyperplane queries; other queries are scans.
 
     A search scans the rows added since `build` and never returns removed rows; `build` makes it fast again. A row takes
-    about 1.1 d + 14 bytes of memory.
+    about 1.1 d + 22 bytes, in memory or in a file that is mapped into memory (see `build` and `load`).
 
     Parameters
     ----------
@@ -90,20 +91,30 @@ class Leaves(AcceleratedIndex[Flat]):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the leaves in bytes, without the vectors and their ids."""
+        """Memory of the leaves in bytes, without the vectors, their ids and a mapped file."""
         return 0 if self._codes is None else self._codes.nbytes
 
-    def build(self, truth: Flat | None = None, progress: Progress | None = None) -> Self:
-        """Sort all rows, or those of another `truth`, into leaves; the result is deterministic."""
+    def build(
+        self, truth: Flat | None = None, progress: Progress | None = None, path: str | Path | None = None
+    ) -> Self:
+        """Sort all rows, or those of another `truth`, into leaves; the result is deterministic.
+
+        With a `path`, the leaves are in this new file, as `save` would write it, and hardly need memory.
+        """
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
         if truth is not None:
             self.truth, self._codes, self._tail = truth, None, truth.ids
         if len(self) >= MIN_ROWS:
-            self._codes = codes = LeafCodes.build(self.truth, self.size, progress or silent)
+            target = None if path is None else Path(path)
+            with _write_errors(target):
+                self._codes = codes = LeafCodes.build(self.truth, self.size, progress or silent, target)
             self._tail = self._tail[:0]
             is_scanned = len(self) < FEW
             codes.recall = uncalibrated(1) if is_scanned else calibrate(_Calibrated(self, codes), progress or silent)
+            if target is not None:
+                with _write_errors(target):
+                    codes.complete(target)
         return self
 
     @property
@@ -132,7 +143,7 @@ class Leaves(AcceleratedIndex[Flat]):
         codes = self._codes
         if codes is None or effort == "exact" or not isinstance(query, HyperplaneQuery):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        keep, counts = codes.keep(*(None if ids is None else self.truth.rows(ids) for ids in (among, exclude)))
+        keep, counts = codes.keep(among, exclude)
         if counts.sum() < max(FEW, 2 * k):
             return self.truth.search(query, k, among=among, exclude=exclude)
         visit = _Visit(codes, query, k, keep, counts)
@@ -158,10 +169,8 @@ class Leaves(AcceleratedIndex[Flat]):
         """Write the leaves, without the vectors, to one file, for `load`."""
         if self._codes is None:
             raise InputError(f"There is nothing to save. Build the index first, with at least {MIN_ROWS} rows.")
-        try:
+        with _write_errors(path):
             self._codes.save(Path(path))
-        except OSError as error:
-            raise StoreError(f"Cannot write {path}: {error}. Is the disk full?") from error
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
@@ -174,15 +183,26 @@ class Leaves(AcceleratedIndex[Flat]):
             )
         index = cls(codes.size)
         index.truth, index._codes = truth, codes
-        index._tail = without(truth.ids, np.sort(codes.ids[codes.alive]))
+        index._tail = without(truth.ids, codes.known)
         return index
 
     def _forget(self, ids: Ids) -> None:
         if self._codes is not None:
-            self._codes.remove(self.truth.rows(ids))
+            self._codes.remove(ids)
 
     def _n_removed(self) -> int:
         return 0 if self._codes is None else self._codes.removed
+
+
+@contextmanager
+def _write_errors(path: str | Path | None) -> Iterator[None]:
+    """Raise a StoreError that names `path` instead of an OSError, unless it is None."""
+    try:
+        yield
+    except OSError as error:
+        if path is None:
+            raise
+        raise StoreError(f"Cannot write {path}: {error}. Is the disk full?") from error
 
 
 class _Calibrated:
@@ -190,18 +210,17 @@ class _Calibrated:
 
     def __init__(self, index: Leaves, codes: LeafCodes):
         self.index, self.codes = index, codes
-        self._places = np.flatnonzero(codes.alive)
 
     def draw(self, random: np.random.Generator, *, broad: bool) -> tuple[Vectors, Vectors]:
         """Draw the nearest rows to a random one, or rows of its cell, and random rows of the whole collection."""
         codes, index = self.codes, self.index
-        place = int(random.choice(self._places))
+        place = int(codes.place[random.integers(len(codes.place))])
         cell = codes.cell[place // codes.size]
         ids = codes.ids[codes.starts[cell] * codes.size : codes.starts[cell + 1] * codes.size]
         ids = random.permutation(ids[ids >= 0])
         if not broad:
             ids = ids[np.argsort(PointQuery(index.vectors(codes.ids[[place]])).score(index.vectors(ids))[0])]
-        others = codes.ids[random.choice(self._places, min(NEGATIVE, len(self._places)), replace=False)]
+        others = codes.known[random.choice(len(codes.known), min(NEGATIVE, len(codes.known)), replace=False)]
         return index.vectors(ids[:POSITIVE]), index.vectors(others)
 
     def examine(self, query: HyperplaneQuery) -> dict[Kind, Sample]:

@@ -1,0 +1,96 @@
+"""Named arrays in one file that is mapped into memory: the operating system reads only the parts that are used.
+
+`allocate` creates the file and returns its arrays, to be filled. `seal` writes the header last, so that a file that is
+not complete cannot be opened. `open_arrays` maps a file, without reading the arrays.
+"""
+
+import json
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookalike.errors import DamagedError
+from lookalike.system import reserve
+
+MAGIC = b"lookalike arrays 1\n"
+
+HEADER_BYTES = 2**16
+"""Size of the header: the magic number, JSON with the types and shapes of the arrays and other values, and zeros."""
+
+ALIGNMENT = 64
+"""Arrays start at multiples of this number of bytes, a cache line."""
+
+Shapes: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]
+"""Type and shape of each array."""
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+
+def allocate(shapes: Shapes, path: Path | None) -> Arrays:
+    """Return arrays of zeros: in a new file, which takes their space on the disk, or in memory if `path` is None."""
+    if path is None:
+        return {name: np.zeros(shape, kind) for name, (kind, shape) in shapes.items()}
+    size = _ends(shapes)[-1]
+    with path.open("wb") as file:
+        reserve(file.fileno(), size)  # else a full disk would kill the process that fills the arrays
+        file.truncate(size)
+    return _views(np.memmap(path, np.uint8, "r+"), shapes)
+
+
+def seal(arrays: Arrays, path: Path, values: Mapping[str, Any]) -> None:
+    """Complete the file of these arrays with a header that also contains these values."""
+    kinds = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+    header = MAGIC + json.dumps({"arrays": kinds, "values": values}).encode()
+    if len(header) > HEADER_BYTES:
+        raise ValueError(f"The header must have at most {HEADER_BYTES} bytes. Got {len(header)}.")
+    with path.open("r+b") as file:
+        file.write(header)
+
+
+def open_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Map the arrays of a file, read-only; return them and the values. Raises DamagedError if it is not complete."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+        if not header.startswith(MAGIC):
+            raise ValueError("it is incomplete, or an older version wrote it")
+        content = json.loads(header[len(MAGIC) :].rstrip(b"\0"))
+        shapes = {name: (kind, tuple(shape)) for name, (kind, shape) in content["arrays"].items()}
+        if not {np.dtype(kind).kind for kind, _ in shapes.values()} <= {*"biuf"}:
+            raise ValueError("it contains other types than numbers")
+        size, expected = path.stat().st_size, _ends(shapes)[-1]
+        if size != expected:
+            raise ValueError(f"it has {size} bytes instead of {expected}")
+        return _views(np.memmap(path, np.uint8, "r"), shapes), content["values"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"Cannot read {path}: {error}. Delete it; the index will be rebuilt.") from error
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether X is a view of a memory map, including plain arrays that are based on one."""
+    while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        X = X.base
+    return isinstance(X, np.memmap | mmap.mmap)
+
+
+def _ends(shapes: Shapes) -> list[int]:
+    """The offsets behind the header and behind each array, aligned."""
+    ends = [HEADER_BYTES]
+    for kind, shape in shapes.values():
+        size = np.dtype(kind).itemsize
+        for length in shape:
+            size *= length
+        ends.append(ends[-1] + size + -size % ALIGNMENT)
+    return ends
+
+
+def _views(file: NDArray[np.uint8], shapes: Shapes) -> Arrays:
+    """The arrays of a file, as plain arrays."""
+    arrays: Arrays = {}
+    for start, (name, (kind, shape)) in zip(_ends(shapes)[:-1], shapes.items(), strict=True):
+        arrays[name] = np.ndarray(shape, kind, file, start)
+    return arrays
