@@ -24,11 +24,12 @@ from lookalike.index.threads import share
 from lookalike.kernels import check_kernel
 from lookalike.types import Vectors
 
-L1, L2, PRODUCT = 0, 1, 2
-"""The argument of a kernel: ‖x − s‖₁ or ‖x − s‖₂, both by a table, or x·s, as t + γt²."""
+L1, L2, SQUARED, PRODUCT = range(4)
+"""The argument of a kernel: ‖x − s‖₁, ‖x − s‖₂ or ‖x − s‖₂², all by a table, or x·s, as t + γt²."""
 
-TABLE = 8_192
-"""Approximate number of entries of a table of kernel values, which fits into the first-level cache."""
+TABLE = {L1: 8_192, L2: 8_192, SQUARED: 32_768}
+"""Approximate number of entries of a table of kernel values. Those that are used fit into the first-level cache,
+because squared distances of rows are far below the largest possible one."""
 
 OUTSIDE = 0.0005
 """Share of a dimension's values, at either end, that are clipped."""
@@ -53,11 +54,11 @@ class Plane(NamedTuple):
     """A hyperplane f(x) = Σ aᵢK(x, sᵢ) + b, in the units of the codes."""
 
     mode: int
-    bytes: NDArray[np.uint8]  # (m, d padded) the support vectors as codes, for L1 and L2
+    bytes: NDArray[np.uint8]  # (m, d padded) the support vectors as codes, for distances
     rows: Vectors  # (m, d padded) the support vectors as floats in the units of the codes
     a: Vectors  # (m,)
     b: float
-    table: Vectors  # K by distance: L1 >> shift, or L2 · scale
+    table: Vectors  # K by distance: L1 or SQUARED >> shift, or L2 · scale
     shift: int
     scale: float  # for PRODUCT: γ
     offsets: Vectors  # (m,) the part of x·s that does not depend on x, for PRODUCT
@@ -106,20 +107,19 @@ class Steps:
             rows[:, :d] = X * self.step
             offsets = (X.astype(np.float64) @ self.low).astype(np.float32)
             scale = query.gamma if query.kernel == "poly" else 0.0
-        elif kernel.norm == 1:
-            mode, most = L1, 255 * d
+        else:
             near = self.encode(X)
             rows[:] = near
-            shift = max(0, most // TABLE).bit_length()
+        if kernel.norm == 1 or query.kernel == "gaussian":  # the others change fast where the distance is 0
+            mode, most = (L1, 255 * d) if kernel.norm == 1 else (SQUARED, 255**2 * d)
+            shift = max(0, most // TABLE[mode]).bit_length()
             # The middles of the distances that share an entry.
             middles = np.arange((most >> shift) + 1) * 2.0**shift + (2**shift - 1) / 2
-            table = _by_distance(query, middles * self.step)
-        else:
+            table = _by_distance(query, (middles if mode == L1 else np.sqrt(middles)) * self.step)
+        elif kernel.norm == 2:
             mode = L2
-            near = self.encode(X)
-            rows[:] = near
-            scale = TABLE / float(255 * np.sqrt(d))
-            table = _by_distance(query, (np.arange(TABLE + 2) + 0.5) / scale * self.step)
+            scale = TABLE[L2] / float(255 * np.sqrt(d))
+            table = _by_distance(query, (np.arange(TABLE[L2] + 2) + 0.5) / scale * self.step)
         b = float(np.float32(query.b / query.length))
         return Plane(mode, near, rows, a.astype(np.float32), b, table, shift, float(np.float32(scale)), offsets)
 
@@ -222,9 +222,9 @@ def _f_l1(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
 
 @njit(cache=True, fastmath=True)
 def _f_l2(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
-    """As `_f_l1` for L2, at the mean of both squared distances."""
+    """As `_f_l1` for L2 and SQUARED, at the mean of both squared distances."""
     both = twin.ctypes.data != block.ctypes.data
-    scale = np.float32(plane.scale)
+    scale, shift = np.float32(plane.scale), np.uint32(plane.shift)
     for i in range(len(plane.a)):
         _ssd(block, plane.bytes[i], D)
         if both:
@@ -233,9 +233,13 @@ def _f_l2(block: Any, twin: Any, plane: Any, D: Any, E: Any, out: Any) -> None:
                 D[j, 0] = (D[j, 0] + D[j, 1] + E[j, 0] + E[j, 1]) >> 1
                 D[j, 1] = 0
         a = plane.a[i]
-        for j in range(BLOCK):
-            far = math.sqrt(np.float32(D[j, 0] + D[j, 1])) * scale
-            out[j] += a * plane.table[np.uint32(far)]
+        if plane.mode == SQUARED:
+            for j in range(BLOCK):
+                out[j] += a * plane.table[np.uint32(D[j, 0] + D[j, 1]) >> shift]
+        else:
+            for j in range(BLOCK):
+                far = math.sqrt(np.float32(D[j, 0] + D[j, 1])) * scale
+                out[j] += a * plane.table[np.uint32(far)]
 
 
 @njit(cache=True, fastmath=True, nogil=True)
@@ -272,7 +276,7 @@ def _spreads(upper: Any, lower: Any, sets: Any, plane: Any, rows: Any, out: Any)
             if plane.mode == L1:
                 _add_signs(mean, soft, rows[s : s + AT_ONCE], factors[s : s + AT_ONCE], slope)
             else:
-                _add_rows(mean, rows[s : s + AT_ONCE], factors[s : s + AT_ONCE], plane.mode == L2, slope)
+                _add_rows(mean, rows[s : s + AT_ONCE], factors[s : s + AT_ONCE], plane.mode != PRODUCT, slope)
         total = np.float32(0)
         for e in range(d):
             step = slope[e] * np.float32(1.25) * deviation[e]  # σ of a normal: 1.25 mean deviations
@@ -292,6 +296,9 @@ def _factors(mean: Any, deviation: Any, plane: Any, out: Any) -> None:
             length: Any = max(math.sqrt(_mean_l2(mean, deviation, plane.rows[s])), np.float32(1))
             low = min(np.int64(length * plane.scale), last)
             out[s] = plane.a[s] * (table[low + 1] - table[low]) * plane.scale / length
+        elif plane.mode == SQUARED:
+            low = min(np.int64(_mean_l2(mean, deviation, plane.rows[s])) >> plane.shift, last)
+            out[s] = plane.a[s] * 2 * (table[low + 1] - table[low]) / (1 << plane.shift)
         else:
             t = _product(mean, plane.rows[s]) + plane.offsets[s]
             out[s] = plane.a[s] * (1 + 2 * plane.scale * t)
@@ -342,7 +349,7 @@ def _add_signs(mean: Any, soft: Any, rows: Any, factors: Any, slope: Any) -> Non
 
 @njit(cache=True, fastmath=True, nogil=True)
 def _add_rows(mean: Any, rows: Any, factors: Any, difference: bool, slope: Any) -> None:
-    """Add the slopes of support vectors: along x − s for L2, along s for products."""
+    """Add the slopes of support vectors: along x − s for L2 and SQUARED, along s for products."""
     for j in range(len(rows)):
         row, f = rows[j], factors[j]
         if difference:
