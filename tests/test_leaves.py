@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lookalike import mapped_arrays
-from lookalike.errors import DamagedError, InputError, StoreError
+from lookalike.errors import DamagedError, FullError, InputError, StoreError
 from lookalike.feedback.learners import Svm
 from lookalike.index import leaf_recall, leaves
 from lookalike.index.flat import Flat
@@ -249,7 +249,7 @@ def test_a_full_disk_is_reported_before_the_file_is_filled(index, tmp_path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(mapped_arrays, "reserve", fail)
-    with pytest.raises(StoreError, match="No space left on device"):
+    with pytest.raises(FullError, match="No space left on device"):
         Leaves(32).build(index.truth, path=tmp_path / "leaves")
 
 
@@ -267,6 +267,20 @@ def test_a_loaded_index_gives_the_same_results_and_notices_changes(index, tmp_pa
     assert late.stale > 0
     assert not np.isin(first.ids[0, :3], late.search(query(), 10).ids).any()
     assert 90_000 in late.search(query(kind="maximum"), 30).ids
+
+
+def test_a_file_can_be_replaced_by_the_index_that_is_mapped_from_it(index, tmp_path):
+    path = tmp_path / "leaves"
+    index.save(path)
+    mapped = Leaves.load(path, index.truth)
+    gone = mapped.search(query(), 5).ids[0]
+    mapped.remove(gone)
+    mapped.save(path)
+    again = Leaves.load(path, index.truth)
+    assert again.stale == 0
+    for kind in ("frontier", "maximum"):
+        assert again.search(query(kind=kind), 9).ids.tolist() == mapped.search(query(kind=kind), 9).ids.tolist()
+    assert [file.name for file in tmp_path.iterdir()] == ["leaves"]
 
 
 @pytest.mark.parametrize("damage", ["short", "long", "other", "header", "arrays", "objects", "missing"])
@@ -296,7 +310,7 @@ def test_invalid_use_is_rejected(index, tmp_path):
         Leaves(20).build()
     with pytest.raises(InputError, match="nothing to save"):
         Leaves().save("nowhere")
-    with pytest.raises(StoreError, match=r"Cannot write .*folder: "):
+    with pytest.raises(StoreError, match=r"Cannot access .*folder"):
         index.save(tmp_path / "no" / "folder")
     index.save(tmp_path / "leaves")
     other = Flat()

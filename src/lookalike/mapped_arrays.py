@@ -48,7 +48,7 @@ def seal(arrays: Arrays, path: Path, values: Mapping[str, Any]) -> None:
     if len(header) > HEADER_BYTES:
         raise ValueError(f"The header must have at most {HEADER_BYTES} bytes. Got {len(header)}.")
     with path.open("r+b") as file:
-        file.write(header)
+        file.write(header.ljust(HEADER_BYTES, b"\0"))
 
 
 def open_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:

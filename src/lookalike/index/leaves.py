@@ -6,8 +6,8 @@ spread, the slope of f times the width of the leaf. `leaf_recall` measures how r
 spreads, and where a search can stop.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from math import ceil, inf
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Self
 
 import numpy as np
 
-from lookalike.errors import DamagedError, InputError, StoreError
+from lookalike.atomic_files import atomic_write, write_errors
+from lookalike.errors import DamagedError, InputError
 from lookalike.index.compiled import BLOCK
 from lookalike.index.exact import AcceleratedIndex, Mask
 from lookalike.index.flat import Flat
@@ -35,7 +36,7 @@ ALL = 50_000
 SLOPES = {"frontier": 0.4, "maximum": 0.1}
 """Share of the cells, the best by f of their centres, whose spread is computed; the others get the median."""
 
-CLOSER, CLOSER_SHARE = 256, {"frontier": 0.5, "maximum": 0.2}
+CLOSER, CLOSER_SHARE = 256, {"frontier": 0.1, "maximum": 0.05}
 """Number, or share if larger, of the most promising cells whose leaves are rated one by one."""
 
 UPWARD = 3.0
@@ -107,14 +108,13 @@ class Leaves(AcceleratedIndex[Flat]):
             self.truth, self._codes, self._tail = truth, None, truth.ids
         if len(self) >= MIN_ROWS:
             target = None if path is None else Path(path)
-            with _write_errors(target):
+            with nullcontext() if target is None else write_errors(target):
                 self._codes = codes = LeafCodes.build(self.truth, self.size, progress or silent, target)
             self._tail = self._tail[:0]
             is_scanned = len(self) < FEW
             codes.recall = uncalibrated(1) if is_scanned else calibrate(_Calibrated(self, codes), progress or silent)
             if target is not None:
-                with _write_errors(target):
-                    codes.complete(target)
+                codes.complete(target)
         return self
 
     @property
@@ -169,8 +169,8 @@ class Leaves(AcceleratedIndex[Flat]):
         """Write the leaves, without the vectors, to one file, for `load`."""
         if self._codes is None:
             raise InputError(f"There is nothing to save. Build the index first, with at least {MIN_ROWS} rows.")
-        with _write_errors(path):
-            self._codes.save(Path(path))
+        with atomic_write(Path(path)) as part:  # the index may be mapped from the file that it replaces
+            self._codes.save(part)
 
     @classmethod
     def load(cls, path: str | Path, truth: Flat) -> Self:
@@ -192,17 +192,6 @@ class Leaves(AcceleratedIndex[Flat]):
 
     def _n_removed(self) -> int:
         return 0 if self._codes is None else self._codes.removed
-
-
-@contextmanager
-def _write_errors(path: str | Path | None) -> Iterator[None]:
-    """Raise a StoreError that names `path` instead of an OSError, unless it is None."""
-    try:
-        yield
-    except OSError as error:
-        if path is None:
-            raise
-        raise StoreError(f"Cannot write {path}: {error}. Is the disk full?") from error
 
 
 class _Calibrated:
