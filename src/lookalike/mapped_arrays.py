@@ -51,8 +51,11 @@ def seal(arrays: Arrays, path: Path, values: Mapping[str, Any]) -> None:
         file.write(header.ljust(HEADER_BYTES, b"\0"))
 
 
-def open_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Map the arrays of a file, read-only; return them and the values. Raises DamagedError if it is not complete."""
+def open_arrays(path: Path, scattered: str | None = None) -> tuple[Arrays, dict[str, Any]]:
+    """Map the arrays of a file, read-only; return them and the values. Raises DamagedError if it is not complete.
+
+    The array `scattered` and all after it are read in small parts: a page at a time, without the pages around it.
+    """
     try:
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
@@ -62,10 +65,15 @@ def open_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         shapes = {name: (kind, tuple(shape)) for name, (kind, shape) in content["arrays"].items()}
         if not {np.dtype(kind).kind for kind, _ in shapes.values()} <= {*"biuf"}:
             raise ValueError("it contains other types than numbers")
-        size, expected = path.stat().st_size, _ends(shapes)[-1]
-        if size != expected:
-            raise ValueError(f"it has {size} bytes instead of {expected}")
-        return _views(np.memmap(path, np.uint8, "r"), shapes), content["values"]
+        ends = _ends(shapes)
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(mapped) != ends[-1]:
+            raise ValueError(f"it has {len(mapped)} bytes instead of {ends[-1]}")
+        if scattered is not None:
+            start = ends[list(shapes).index(scattered)] // mmap.PAGESIZE * mmap.PAGESIZE
+            mapped.madvise(mmap.MADV_RANDOM, start)
+        return _views(mapped, shapes), content["values"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"Cannot read {path}: {error}. Delete it; the index will be rebuilt.") from error
 
@@ -88,7 +96,7 @@ def _ends(shapes: Shapes) -> list[int]:
     return ends
 
 
-def _views(file: NDArray[np.uint8], shapes: Shapes) -> Arrays:
+def _views(file: NDArray[np.uint8] | mmap.mmap, shapes: Shapes) -> Arrays:
     """The arrays of a file, as plain arrays."""
     arrays: Arrays = {}
     for start, (name, (kind, shape)) in zip(_ends(shapes)[:-1], shapes.items(), strict=True):

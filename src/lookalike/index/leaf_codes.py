@@ -250,7 +250,7 @@ class LeafCodes:
     @classmethod
     def load(cls, path: Path, truth: Flat) -> Self:
         """Map a file over the current rows of `truth`. Raises DamagedError if the file is not complete."""
-        arrays, values = mapped_arrays.open_arrays(path)
+        arrays, values = mapped_arrays.open_arrays(path, scattered="ids")
         try:
             recall = Recall.from_lists(values["recall"])
             made = cls._over(arrays, int(values["size"]), float(values["step"]), recall)
