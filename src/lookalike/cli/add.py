@@ -170,8 +170,10 @@ def label(
       lookalike label ~/Pictures/sorted --author anna
       lookalike label annotations/instances.json --pictures ~/coco/images
     """
-    with opened(where) as collection:
-        report = collection.import_labels(source, author=author, format=format, field=field, pictures=pictures)
+    with opened(where) as collection, bars() as progress:
+        report = collection.import_labels(
+            source, author=author, format=format, field=field, pictures=pictures, progress=progress
+        )
     if json:
         print_json(dataclasses.asdict(report))
     else:

@@ -737,8 +737,7 @@ def _lacking_import(feature: Space) -> str:
     have = "has" if n == 1 else "have"
     return (
         f"{many(n, 'picture')} {have} no vector in space '{name}', whose vectors are imported. To import them:"
-        " lookalike"
-        f" import FILE --space {name}"
+        f" lookalike import FILE --space {name}"
     )
 
 

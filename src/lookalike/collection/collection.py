@@ -892,6 +892,7 @@ class Collection:
         format: str | None = None,
         field: str | None = None,
         pictures: str | Path | None = None,
+        progress: Progress | None = None,
     ) -> LabelReport:
         """Import labels from a file or a folder; labels of pictures that are not in the collection are reported.
 
@@ -902,7 +903,8 @@ class Collection:
         file has an error, no label is imported.
         """
         folder = None if pictures is None else Path(absolute(pictures))
-        return import_labels(self._store, Path(absolute(source)), author, format, field, folder)
+        path = Path(absolute(source))
+        return import_labels(self._store, path, author, format, field, folder, progress or silent)
 
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with reasons."""

@@ -44,7 +44,7 @@ def find_format(source: Path, format: str | None = None) -> str:
     if source.is_dir():
         if (source / "samples.json").is_file():
             return "fiftyone"
-        found = any((source / name).is_file() for name in readers.METADATA)
+        found = any((source / name).is_file() or any(source.glob(f"*/{name}")) for name in readers.METADATA)
         return "huggingface" if found else "imagefolder"
     if not source.is_file():
         raise InputError(

@@ -5,6 +5,7 @@ pyarrow and pandas are imported on first use; they are in the extra `tables`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from lookalike.atomic_files import atomic_write
 from lookalike.collection.resolve import ITEMS_BATCH, select
 from lookalike.collection.space import Space
-from lookalike.errors import MissingError
+from lookalike.errors import InputError, MissingError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.types import NO_EXIF, Ids, Progress, format_id
@@ -40,6 +41,15 @@ def need(module: str) -> Any:
         raise MissingError(
             f"Tables need the package {package}. Install it with: pip install 'lookalike[tables]'"
         ) from None
+
+
+@contextmanager
+def parquet_errors(file: Path) -> Iterator[None]:
+    """Raise InputError instead of the errors of pyarrow in this block, which reads a Parquet file."""
+    try:
+        yield
+    except (need("pyarrow").ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Cannot read {file} as a Parquet file: {error}.") from None
 
 
 def to_arrow(
