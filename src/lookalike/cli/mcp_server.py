@@ -16,7 +16,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 import lookalike
-from lookalike.collection import Collection, Filter, Finished, Item, Result, format_id, parse_id
+from lookalike.collection import Collection, Filter, Finished, Item, Result, format_id, is_url, parse_id
 from lookalike.errors import InputError, LookalikeError, NoItemError
 
 INSTRUCTIONS = (
@@ -252,7 +252,7 @@ def create_server(collection: Collection, *, author: str | None) -> MCPServer[An
 
 def _check_picture(picture: str) -> str:
     """Return the id or path of a picture. An assistant cannot name a URL, so that no page can make it contact one."""
-    if "://" in picture:
+    if is_url(picture):
         raise InputError("A picture must be an id or the path of a file. URLs are not allowed.")
     return picture
 

@@ -149,6 +149,9 @@ class Adding:
         """Check these sources, or all if none is given, for new, changed, moved and missing files."""
         report, known = Report(), self._store.items.sources()
         sources = list(roots) or known
+        known = [source for source in known if not is_url(source) or any(is_under(source, one) for one in sources)]
+        if any(map(is_url, known)):
+            progress("connecting", 0, None)
         absent = {source: why for source in {*sources, *known} if (why := _find_problem(self._store, source))}
         report.notes += [absent[source] for source in sources if source in absent]
         if roots and report.notes:
@@ -170,7 +173,8 @@ class Adding:
     def refresh_files(self, paths: Sequence[str], progress: Progress, workers: int | None) -> Report:
         """Check these files and folders, which can be new, changed or missing; they are inside of sources."""
         report = Report()
-        absent = [source for source in self._store.items.sources() if _find_problem(self._store, source)]
+        local = [source for source in self._store.items.sources() if not is_url(source)]
+        absent = [source for source in local if _find_problem(self._store, source)]
         present = [path for path in paths if not any(is_under(path, root_of(source)) for source in absent)]
         found = [path for path in find_files(present) if has_files(path)]
         copied_items = set[int]()

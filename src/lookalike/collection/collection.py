@@ -159,6 +159,8 @@ class Collection:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
         started = time.monotonic()
         paths = [absolute(source) for source in sources]
+        if progress is not None and any(map(is_url, paths)):
+            progress("connecting", 0, None)
         walk(paths, on_skip=ignore)  # raises an error for a missing source before anything is stored
         reader = TextReader() if ocr else None
         with self._store.writer(self.wait_s):

@@ -193,6 +193,8 @@ def _request(url: str, send: Callable[[], T]) -> T | None:
 def _describe(error: Exception, status: int | None, host: str) -> LookalikeError:
     if isinstance(error, PermissionError) or status in (401, 403):
         return SourceError("permission denied; give credentials in the environment or in a configuration file")
+    if "Redirect" in type(error.__cause__ or error).__name__:  # of aiohttp
+        return SourceError(f"{host} redirects too often, or to a URL that is not http(s)")
     if status is not None:
         return SourceError(f"{host} answered with status {status}")
     if isinstance(error, ValueError | NotImplementedError | TypeError):
