@@ -387,5 +387,6 @@ def test_paths_on_standard_input_are_added_and_refreshed(tmp_path, pictures, mon
         assert collection.sources() == [str(line), *files[1:]]
         os.utime(files[1], (1, 1))
         assert collection.refresh().known == 3
-    assert run(b"\n", "add", "-") == 2
+    assert run(b"\n", "-c", str(tmp_path / "new.lookalike"), "add", "-") == 2
     assert "no paths on standard input" in capsys.readouterr().err
+    assert not (tmp_path / "new.lookalike").exists()

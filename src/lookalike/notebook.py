@@ -5,6 +5,7 @@ Python sends the questions and the best pictures as traits; the browser sends wh
 """
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class SessionWidget(anywidget.AnyWidget):
             self._try(lambda: action(message))
         self.answer += 1  # the page waits for it
 
-    def _try(self, act: Any) -> None:
+    def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
         except (LookalikeError, OSError) as error:

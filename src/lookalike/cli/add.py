@@ -67,8 +67,9 @@ def add(
       lookalike -c work.lookalike add photos/ more.tar --recipe deep --recipe color
       lookalike add ~/Screenshots --ocr
     """
+    sources = _expand_stdin(sources)
     with opened(where, create=True, wait=wait) as collection, bars() as progress:
-        report = collection.add(*_expand_stdin(sources), recipes=recipe, progress=progress, workers=workers, ocr=ocr)
+        report = collection.add(*sources, recipes=recipe, progress=progress, workers=workers, ocr=ocr)
     return _print_report(report, json)
 
 
@@ -150,7 +151,7 @@ def label(
     ] = None,
     field: Annotated[
         str | None,
-        typer.Option("--field", metavar="NAME", help="Column, key or field of the labels. Default: the usual."),
+        typer.Option("--field", metavar="NAME", help="Column, key or field of the labels. Default: label or similar."),
     ] = None,
     pictures: Annotated[
         str | None,

@@ -412,7 +412,7 @@ class Collection:
         again; if that is interrupted, `refresh` resumes it.
         """
         if not isinstance(labels, bool):
-            self.import_labels(labels)
+            self.import_labels(labels, progress=progress)
         with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
             return fit_spaces(
                 self._spaces,
@@ -470,7 +470,7 @@ class Collection:
         """
         progress = progress or silent
         if not isinstance(labels, bool):
-            self.import_labels(labels)
+            self.import_labels(labels, progress=progress)
         with self._store.writer(self.wait_s):
             with undo_new_spaces(self._spaces):
                 chosen_space = create_for_fit(self._spaces, space, calibration.GRID)

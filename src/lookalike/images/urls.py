@@ -123,7 +123,7 @@ def walk(url: str) -> Iterator[Found]:
         folder = folders.pop()
         listed = _request(folder, lambda folder=folder: _system(folder).ls(_path(folder), detail=True)) or []  # type: ignore[misc]
         below = [_found(f"{folder}/{_name(entry)}", entry) for entry in listed if _name(entry)[:1] not in ("", ".")]
-        below = sorted(one for one in below if one.url != folder)
+        below = sorted((one for one in below if one.url != folder), key=lambda one: (one.url, one.is_folder))
         folders += [one.url for one in reversed(below) if one.is_folder]
         yield from (one for one in below if not one.is_folder)
 
