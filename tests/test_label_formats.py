@@ -154,12 +154,13 @@ def test_label_studio_annotations_are_labels_and_predictions_are_not(filled, pat
         task(f"/data/upload/3/4e1e7ae1-{tail(paths[1], 1)}", "fish"),
         task(f"http://example.org/{tail(paths[2])}", "fish"),
         task("http://example.org/none.jpg", "fish"),
+        task("http://[/none.jpg", "fish"),
         boxes,
         cancelled,
         {"id": 9, "data": {"image": paths[6]}, "annotations": []},
     ]
     report = filled.import_labels(write(tmp_path / "project.json", tasks))
-    assert (report.labelled, report.unknown) == (5, ["none.jpg"])
+    assert (report.labelled, report.unknown) == (5, ["none.jpg", "http://[/none.jpg"])
     assert labels_by_path(filled) == {
         paths[0]: ["fish", "pet"], paths[1]: ["fish"], paths[2]: ["fish"], paths[4]: ["house"]
     }  # fmt: skip
@@ -200,6 +201,8 @@ def test_errors_of_label_studio_files_name_the_task(filled, paths, tmp_path):
     refused(filled, write(file, [task(paths[0], {"a": 1})]), "task 1 .* must be text")
     refused(filled, write(file, [1]), "list of tasks")
     refused(filled, write(file, [{"data": {"image": paths[0]}, "annotations": "x"}]), "task 1 .* must be a list")
+    wrong = {"data": {"image": paths[0]}, "annotations": [{"result": 3}]}
+    refused(filled, write(file, [wrong]), "results of task 1 .* must be a list")
 
 
 # FiftyOne: https://docs.voxel51.com/user_guide/export_datasets.html (FiftyOneDataset)
@@ -257,6 +260,9 @@ def test_errors_of_fiftyone_datasets_name_the_sample(filled, paths, tmp_path):
     first = {"filepath": 3, "a": {"_cls": "Classification", "label": "x"}}
     refused(filled, write(folder / "samples.json", {"samples": [first, {}]}).parent, "sample 2 .* filepath")
     refused(filled, write(folder / "samples.json", {"samples": 3}).parent, "list of samples")
+    for wrong in (3, "fish", {"_cls": "Detections", "detections": [3]}):
+        named = {"filepath": paths[0], "ground_truth": wrong}
+        refused(filled, write(folder / "samples.json", {"samples": [named]}).parent, "sample 1 .* must be labels")
     bare = {"samples": [{"filepath": "a"}]}
     refused(filled, write(folder / "samples.json", bare).parent, "no label field with labels")
 
@@ -465,6 +471,16 @@ def test_odd_labels_survive_a_round_trip(filled, paths, tmp_path, format):
         filled.classes.delete(label)
     assert filled.import_labels(target, format=format).unknown == []
     assert labels_by_path(filled) == expected
+
+
+def test_a_name_that_several_pictures_have_is_unknown(filled, paths, tmp_path):
+    folder = tmp_path / "more" / "fish"
+    folder.mkdir(parents=True)
+    (folder / tail(paths[0], 1)).write_bytes(Path(paths[7]).read_bytes())
+    filled.add(folder)
+    report = filled.import_labels(write(tmp_path / "a.json", coco([tail(paths[0]), tail(paths[4])])))
+    assert report.unknown == [tail(paths[0])]
+    assert labels_by_path(filled) == {paths[4]: ["house"]}
 
 
 def test_names_can_be_urls_and_names_of_no_file_are_unknown(filled, paths, tmp_path):

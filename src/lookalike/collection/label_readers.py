@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from lookalike.collection.tables import need, parquet_errors
 from lookalike.errors import InputError
@@ -34,6 +34,9 @@ RENAMED = "labels.json"
 
 LABEL_KEYS = ("label", "labels", "class", "class_name", "cls", "category")
 """Names of the column or key with the label, in the order in which they are looked for."""
+
+COCO_KEYS = ("images", "annotations", "categories")
+"""The lists of a COCO file."""
 
 MIN_KEYS = frozenset(("id", "annotation_id", "annotator", "created_at", "updated_at", "lead_time"))
 """Members of the tasks of Label Studio's JSON-MIN that are not control tags."""
@@ -156,10 +159,12 @@ def read_fiftyone(folder: Path, field: str | None) -> NamedLabels:
     for row, sample in enumerate(samples, 1):
         name = _text(file, f"sample {row}", _need(file, f"sample {row}", sample, "filepath"))
         item = sample.get("lookalike_id")
-        value = sample.get(chosen) or {}
-        several = next((value[key] for key in ("classifications", "detections") if key in value), [value])
-        for label in several:
-            if isinstance(label, dict) and label.get("label") is not None:
+        value = sample.get(chosen)
+        several = value.get("classifications", value.get("detections", [value])) if isinstance(value, dict) else value
+        if several is not None and not (isinstance(several, list) and all(isinstance(one, dict) for one in several)):
+            raise InputError(f"The {chosen} of sample {row} of {file} must be labels. Got {value!r:.80}.")
+        for label in several or []:
+            if label.get("label") is not None:
                 pairs[item if isinstance(item, str) else name, _text(file, f"sample {row}", label["label"])] = None
     return NamedLabels(list(pairs), file.parent)
 
@@ -214,7 +219,7 @@ def name_folders(folder: Path, files: Iterable[tuple[T, Sequence[str]]]) -> list
 
 
 def read_web_dataset(file: Path, field: str | None) -> NamedLabels:
-    """Read a tar in the WebDataset format: the .cls, .txt or .json members with the same key as a picture.
+    """Read a tar in the WebDataset format: the .cls, .cls.txt or .json members with the same key as a picture.
 
     The key of a member is its name up to the first dot of the base name. A .json member is an object with the label, or
     several, under `field`, by default one of `LABEL_KEYS`; without one, the .cls or .cls.txt member is the label.
@@ -252,9 +257,6 @@ def read_parquet(file: Path, field: str | None) -> NamedLabels:
     return read_hugging_face(file, field)
 
 
-COCO_KEYS = ("images", "annotations", "categories")
-
-
 def sniff_json(file: Path) -> str:
     """Return the format of a JSON file by its content."""
     data = _load_json(file)
@@ -274,9 +276,8 @@ def sniff_json(file: Path) -> str:
 
 
 def _metadata_pairs(file: Path, field: str | None) -> Iterator[tuple[str, str]]:
-    rows: Rows | None = {".csv": _csv_rows, ".jsonl": _jsonl_rows}.get(suffix := file.suffix.lower())
-    if suffix == ".parquet":
-        rows = partial(_parquet_rows, field=field)
+    parquet_rows: Rows = partial(_parquet_rows, field=field)
+    rows = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": parquet_rows}.get(file.suffix.lower())
     if rows is None:
         raise InputError(f"{file} must be a .csv, .jsonl or .parquet file.")
     chosen: str | None = None
@@ -338,8 +339,8 @@ def _jsonl_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     yield line, values
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"Line {line} of {file} is not valid JSON: {error.msg}.") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"Line {line} of {file} is not valid JSON: {error}.") from None
 
 
 def _parquet_rows(file: Path, field: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -398,19 +399,26 @@ def _picture_of_task(file: Path, row: int, data: dict[str, Any]) -> str:
         return str(data["lookalike_id"])
     texts = {key: value for key, value in data.items() if isinstance(value, str)}
     keys: list[str] = [key for key in ("image", "img", "picture", "photo", "url", "captioning", "ocr") if key in texts]
-    keys += [key for key, value in texts.items() if urlsplit(value).path.lower().endswith(tuple(SUFFIXES))]
+    keys += [key for key, value in texts.items() if _split_url(value).path.lower().endswith(tuple(SUFFIXES))]
     keys += [key for key, value in texts.items() if value.startswith("/data/")]
     if not keys:
         raise InputError(
             f"Task {row} of {file} has no picture. Its data must have the key image. Got {', '.join(data):.80}."
         )
-    url = urlsplit(texts[keys[0]])
+    url = _split_url(texts[keys[0]])
     if url.path.rstrip("/").endswith("/data/local-files") and (local := parse_qs(url.query).get("d")):
         return local[0]
     path = unquote(url.path) if url.scheme or url.path.startswith("/data/") else texts[keys[0]]
     if "/data/upload/" in path:  # 4e1e7ae1-beach.jpg: an upload gets a prefix
         return re.sub(r"^[0-9a-f]{8}-", "", path.rpartition("/")[2])
     return path.lstrip("/") if url.scheme and url.scheme != "file" else path
+
+
+def _split_url(text: str) -> SplitResult:
+    try:
+        return urlsplit(text)
+    except ValueError:  # such as "[" in the place of the host
+        return SplitResult("", "", text, "", "")
 
 
 def _task_labels(file: Path, row: int, task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -421,12 +429,14 @@ def _task_labels(file: Path, row: int, task: dict[str, Any]) -> Iterator[tuple[s
     for annotation in annotations:
         if annotation.get("was_cancelled") or annotation.get("skipped"):
             continue
-        for result in annotation.get("result") or []:
-            if not isinstance(result, dict) or not _is_label_key(kind := str(result.get("type"))):
-                continue
-            value = result.get("value")
-            for label in _labels_in(value.get(kind, []) if isinstance(value, dict) else []):
-                yield str(result.get("from_name")), label
+        results = annotation.get("result") or []
+        if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+            raise InputError(f"The results of task {row} of {file} must be a list of objects. Got {results!r:.80}.")
+        for result in results:
+            kind, value = str(result.get("type")), result.get("value")
+            if _is_label_key(kind) and isinstance(value, dict):
+                for label in _labels_in(value.get(kind)):
+                    yield str(result.get("from_name")), label
 
 
 def _min_labels(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -484,7 +494,7 @@ def _sample_labels(file: Path, key: str, sample: dict[str, Any], field: str | No
     if "json" in sample:
         try:
             values = json.loads(sample["json"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"The member {key}.json of {file} is not valid JSON: {error}.") from None
         if isinstance(values, dict):
             keys = (field,) if field else LABEL_KEYS
