@@ -498,6 +498,13 @@ def test_an_import_of_labels_reports_its_progress(filled, paths, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("format", ["csv", "coco", "labelstudio", "fiftyone", "webdataset"])
+def test_an_export_reports_its_progress(filled, tmp_path, format):
+    stages = []
+    filled.export(tmp_path / "out", format=format, progress=lambda *stage: stages.append(stage))
+    assert stages[0][:2] in (("exporting", 0), ("writing pictures", 0))
+
+
 def test_datasets_contain_the_predictions_and_hex_ids(labelled, paths, tmp_path):
     predictions = {format_id(item.id): labelled.predictions([item.id]).get(item.id) for item in labelled.items()}
     assert any(predictions.values())

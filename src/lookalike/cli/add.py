@@ -202,11 +202,15 @@ def _watch(where: str, roots: list[str], *, ocr: bool, workers: int | None, wait
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with opened(where, wait=wait_s) as collection:
-            for number, report in enumerate(collection.watch(*roots, workers=workers, ocr=ocr)):
+            with bars() as progress:  # the first report is that of the refresh
+                reports = collection.watch(*roots, progress=progress, workers=workers, ocr=ocr)
+                first = next(reports)
+            _print_report(first, json)
+            sys.stdout.flush()
+            print_note("Waiting for changes. Press Ctrl-C to stop.")
+            for report in reports:
                 _print_report(report, json)
                 sys.stdout.flush()
-                if number == 0:
-                    print_note("Waiting for changes. Press Ctrl-C to stop.")
     except KeyboardInterrupt:
         print_note("Stopped.")
     finally:

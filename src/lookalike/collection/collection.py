@@ -1040,7 +1040,8 @@ class Collection:
             chosen = None if space is None else self._spaces.find(space)
             return tables.write_parquet(self._store, Path(absolute(target)), filter, None, chosen, progress or silent)
         export.check_format(format)
-        return export.write_items(self._store, target, format, filter)  # type: ignore[arg-type]  # checked above
+        report = progress or silent
+        return export.write_items(self._store, target, format, filter, report)  # type: ignore[arg-type]  # checked above
 
     def export_results(
         self, results: Sequence[Result], target: str | Path, *, progress: Progress | None = None
