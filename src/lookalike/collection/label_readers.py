@@ -29,7 +29,7 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
 """Folders of the parts of a dataset, which are not classes."""
 
-RENAMED = "labels.json"
+RENAMED = "lookalike_labels.json"
 """The file next to class folders with the labels that cannot be names of folders, by the names used instead."""
 
 LABEL_KEYS = ("label", "labels", "class", "class_name", "cls", "category")
