@@ -298,6 +298,12 @@ def test_class_folders_of_the_parts_of_a_dataset_are_labels(collection, paths, t
         assert other.label_counts() == {"fish": 1, "house": 1}
 
 
+def test_a_table_in_a_class_folder_does_not_change_its_format(filled, paths, tmp_path):
+    write(tmp_path / "ds/fish/metadata.csv", "file_name,camera\na.jpg,Lumix\n")
+    write(tmp_path / "ds/fish" / f"{format_id(filled.find(paths[0]))}.jpg", "a picture")
+    assert filled.import_labels(tmp_path / "ds").labelled == 1
+
+
 def test_hidden_files_and_pictures_beside_the_class_folders_have_no_label(filled, paths, tmp_path):
     for place in ("train/fish/.thumbs/a.jpg", "train/fish/._b.jpg", "train/c.jpg", "train/house/d.jpg"):
         write(tmp_path / "ds" / place, "a picture")
