@@ -31,6 +31,14 @@ def test_a_search_prints_what_it_understood_and_the_best_matches(call):
     ]
 
 
+def test_words_need_no_quotes(call):
+    assert call("search", "fish", "near", "the", "house") == call("search", "fish near the house")
+
+
+def test_negative_words_in_a_text_are_reported(call):
+    assert call("search", "fish not house")[2].splitlines()[1].startswith("not: unknown, ignored")
+
+
 def test_words_and_pictures_are_combined_and_can_be_negative(call, pictures):
     fish = pictures / "fish" / "fish-000.jpg"
     code, out, err = call(

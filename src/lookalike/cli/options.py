@@ -237,8 +237,12 @@ def read_examples(
     negatives: Sequence[str] | None,
     box: str | None,
 ) -> Examples:
-    """Divide positive and negative arguments into pictures and words, add those of --words, and read --box."""
-    images, texts = _split_words(collection, given or [])
+    """Divide positive and negative arguments into pictures and words, add those of --words, and read --box.
+
+    The words among the positive arguments are one text, so quotes are optional: `search dog on grass`.
+    """
+    images, given_words = _split_words(collection, given or [])
+    texts = [" ".join(given_words)] if given_words else []
     not_images, not_texts = _split_words(collection, negatives or [])
     part = None if box is None else parse_box(box)
     if part is not None and len(images) != 1:
