@@ -104,7 +104,8 @@ def search(
 ) -> int:
     """Find pictures similar to the examples, best first. The score is a distance: 0 means the same picture.
 
-    Words find pictures by what they show, by labels, folders and file names, and by the text in them (add --ocr).
+    Words find pictures by what they show, by labels, folders and file names, and by the text in them (add --ocr). Their
+    score is 1 minus the match.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ def _score(rows: NDArray[np.uint8], tables: Vectors, scores: Vectors, start: int
     for first in range(start, stop, LEAST_ROWS):
         part = rows[first : min(first + LEAST_ROWS, stop)]
         m = len(part)
-        numbers[:m] = np.ascontiguousarray(part[:, : 2 * KINDS]).view("<u2")
+        numbers[:m] = part.view("<u2")[:, :KINDS]
         roots[:m] = part[:, 2 * KINDS :]
         sums = np.maximum(roots[:m] @ ones, 1)
         for table, own in zip(tables, scores, strict=True):
