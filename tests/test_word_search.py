@@ -386,5 +386,18 @@ def test_the_users_own_words_come_before_the_text_encoder(clipped):
 
 
 @pytest.mark.usefixtures("read_here")
+def test_the_likelihood_of_results_of_a_text_encoder_comes_from_distances(clipped, monkeypatch):
+    monkeypatch.setattr("lookalike.collection.likelihood.MIN_PICTURES", len(clipped))
+    results = clipped.search(words="night", k=20, likely=0)
+    assert results.estimated_from == "the distances of 20 random pictures, which is optimistic"
+    shares = [result.likely for result in results]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1] >= 0
+    kept = clipped.search(words="night", k=20, likely=shares[0])
+    assert len(kept) < 20
+    assert kinds_found(kept[:3]) == {"night"}
+
+
+@pytest.mark.usefixtures("read_here")
 def test_a_session_can_start_from_a_text_encoder(clipped):
     assert kinds_found(clipped.session(words="night").best(3)) == {"night"}
