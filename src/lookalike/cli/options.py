@@ -258,7 +258,7 @@ def _split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tu
     pictures: list[str] = []
     words: list[str] = []
     for text in given:
-        if os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
+        if library.is_url(text) or os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
             pictures.append(text)
         elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in library.SUFFIXES:
             reason = "is a folder, not a picture" if os.path.isdir(os.path.expanduser(text)) else "does not exist"
