@@ -49,6 +49,9 @@ CALIBRATED_ROWS, CALIBRATED_K = 500, 10
 MAX_BREADTH = 1_024
 """Largest breadth that `build` chooses."""
 
+TIE = 1e-5
+"""Relative difference of equal distances. Of many copies of a row, a search can find any."""
+
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 60)}
 """(times, plus): the k hits are the best of times · k + plus proposals, by exact scores."""
 
@@ -280,12 +283,12 @@ class Ann(AcceleratedIndex[Flat]):
         The rows are in the tail: a search finds them in any case, so the query itself does not count.
         """
         query, k = PointQuery(self.vectors(held)), CALIBRATED_K + 1
-        true = self.truth.search(query, k).ids  # (q, k)
+        kth = self.truth.search(query, k).scores[:, -1:] * np.float32(1 + TIE)  # (q, 1)
 
         def recalls(half: slice, breadth: int) -> NDArray[np.float64]:
-            found = self.search(PointQuery(query.vectors[half]), k, effort=float(breadth)).ids
-            rows = zip(held[half], true[half], found, strict=True)
-            return np.array([np.isin(near[near != own], hits).mean() for own, near, hits in rows])
+            found = self.search(PointQuery(query.vectors[half]), k, effort=float(breadth)).scores
+            shares: NDArray[np.float64] = (np.count_nonzero(found <= kth[half], axis=1) - 1) / CALIBRATED_K
+            return shares
 
         breadths: dict[str, int] = {}
         candidates = iter(_breadths(self._plan(CALIBRATED_K, 1.0)[0] if self.kind == "hnsw" else 1))
