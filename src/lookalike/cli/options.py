@@ -218,7 +218,7 @@ def split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tup
     pictures: list[str] = []
     words: list[str] = []
     for text in given:
-        if os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
+        if library.is_url(text) or os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
             pictures.append(text)
         elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in library.SUFFIXES:
             raise InputError(f"{text} does not exist. To search for these words, give them with --words.")

@@ -50,6 +50,7 @@ from .reexports import check_target as check_target
 from .reexports import draw_folder as draw_folder
 from .reexports import format_id as format_id
 from .reexports import identify as identify
+from .reexports import is_url as is_url
 from .reexports import leads_inside as leads_inside
 from .reexports import parse_id as parse_id
 from .reexports import read as read

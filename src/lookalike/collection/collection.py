@@ -159,6 +159,8 @@ class Collection:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
         started = time.monotonic()
         paths = [absolute(source) for source in sources]
+        if progress is not None and any(map(is_url, paths)):
+            progress("connecting", 0, None)
         walk(paths, on_skip=ignore)  # raises an error for a missing source before anything is stored
         reader = TextReader() if ocr else None
         with self._store.writer(self.wait_s):
@@ -410,7 +412,7 @@ class Collection:
         again; if that is interrupted, `refresh` resumes it.
         """
         if not isinstance(labels, bool):
-            self.import_labels(labels)
+            self.import_labels(labels, progress=progress)
         with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
             return fit_spaces(
                 self._spaces,
@@ -468,7 +470,7 @@ class Collection:
         """
         progress = progress or silent
         if not isinstance(labels, bool):
-            self.import_labels(labels)
+            self.import_labels(labels, progress=progress)
         with self._store.writer(self.wait_s):
             with undo_new_spaces(self._spaces):
                 chosen_space = create_for_fit(self._spaces, space, calibration.GRID)
@@ -892,6 +894,7 @@ class Collection:
         format: str | None = None,
         field: str | None = None,
         pictures: str | Path | None = None,
+        progress: Progress | None = None,
     ) -> LabelReport:
         """Import labels from a file or a folder; labels of pictures that are not in the collection are reported.
 
@@ -902,7 +905,8 @@ class Collection:
         file has an error, no label is imported.
         """
         folder = None if pictures is None else Path(absolute(pictures))
-        return import_labels(self._store, Path(absolute(source)), author, format, field, folder)
+        path = Path(absolute(source))
+        return import_labels(self._store, path, author, format, field, folder, progress or silent)
 
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with reasons."""
@@ -1036,7 +1040,8 @@ class Collection:
             chosen = None if space is None else self._spaces.find(space)
             return tables.write_parquet(self._store, Path(absolute(target)), filter, None, chosen, progress or silent)
         export.check_format(format)
-        return export.write_items(self._store, target, format, filter)  # type: ignore[arg-type]  # checked above
+        report = progress or silent
+        return export.write_items(self._store, target, format, filter, report)  # type: ignore[arg-type]  # checked above
 
     def export_results(
         self, results: Sequence[Result], target: str | Path, *, progress: Progress | None = None
