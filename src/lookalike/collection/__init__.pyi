@@ -78,5 +78,5 @@ from .specs import check_client_fit as check_client_fit
 from .split import PARTS as PARTS
 from .split import Split as Split
 from .vector_files import VectorReport as VectorReport
-from .words import MAX_WORDS as MAX_WORDS
+from .words import MAX_CHARACTERS as MAX_CHARACTERS
 from .words import Meaning as Meaning

@@ -1,7 +1,7 @@
 """Adding pictures: list files, read those that are new or changed, extract their features, commit.
 
 `Adding` has the operations: `add`, `refresh`, and extracting features again. `_Ingest` does one run over some sources:
-a pool reads files, recognises known pictures and extracts the features of the others; memory is bounded, and each
+a pool reads files, recognizes known pictures and extracts the features of the others; memory is bounded, and each
 commit is final. Callers hold the writer lock.
 """
 

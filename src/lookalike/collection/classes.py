@@ -298,6 +298,18 @@ class Classes:
         """The hierarchy of classes as pairs (child, parent)."""
         return self._names.parents()
 
+    def named_hierarchy(self) -> list[tuple[str, str]]:
+        """WordNet's hierarchy above the classes that are named by nouns, as pairs (child, parent) for `set_hierarchy`.
+
+        A name of several words counts as its last known noun: "red car" is a car.
+        """
+        from lookalike.classes import Words
+
+        pairs = Words.load().hierarchy(self._names.counts()).pairs
+        if not pairs:
+            raise InputError("No class has a name that WordNet knows. Give a file or a folder with the hierarchy.")
+        return pairs
+
     def set_hierarchy(self, source: str | Path | Iterable[tuple[str, str]]) -> int:
         """Set the hierarchy, which helps classes with few pictures or none; return the number of pairs.
 

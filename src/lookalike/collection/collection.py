@@ -43,7 +43,17 @@ from lookalike.collection.other_files import forget_other_files, stored_totals
 from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.removals import record_removal, removed_paths, restore_pictures
-from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
+from lookalike.collection.resolve import (
+    Example,
+    as_list,
+    as_texts,
+    find_item,
+    find_items,
+    items_of,
+    read_item,
+    select,
+    vectors,
+)
 from lookalike.collection.saved_searches import SavedSearches
 from lookalike.collection.searching import Push, Result, Results, cut_off, explain, find_pooled, make_query, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
@@ -513,7 +523,7 @@ class Collection:
         """
         check_cutoff(within, likely)
         positive, negative = as_list(examples), as_list(without)
-        texts, negative_texts = ([given] if isinstance(given, str) else list(given) for given in (words, without_words))
+        texts, negative_texts = as_texts(words), as_texts(without_words)
         if texts or negative_texts:
             if rerank or where:
                 raise InputError("A search by words cannot be re-ranked, and its results have no matching part.")
@@ -573,9 +583,9 @@ class Collection:
         """What a search by words understands by each word: kinds of pictures, labels, names of folders and files."""
         return self._store.read_consistently(lambda: understand(self._spaces, words))
 
-    def complete(self, prefix: str, k: int = 8) -> list[str]:
-        """At most k suggestions for the word that a user types: labels, folders and kinds of pictures."""
-        return complete(self._spaces, prefix, k)
+    def complete(self, text: str, k: int = 8) -> list[str]:
+        """At most k suggestions for the last words of a text: labels, folders and kinds of pictures."""
+        return complete(self._spaces, text, k)
 
     def kinds(self, ids: Sequence[int]) -> dict[int, list[tuple[str, float]]]:
         """The kinds that the network recognizes in these items, with their probabilities, likeliest first."""
@@ -600,6 +610,7 @@ class Collection:
         *,
         words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
+        without_words: str | Sequence[str] = (),
         label: str | None = None,
         space: str | None = None,
         name: str | None = None,
@@ -612,12 +623,20 @@ class Collection:
         marks, by default the user who is logged in.
         """
         positive, negative = as_list(examples), as_list(without)
-        texts = [words] if isinstance(words, str) else list(words)
+        texts, negative_texts = as_texts(words), as_texts(without_words)
         if id is None:
             return start_session(
-                self._spaces, positive, negative, words=texts, label=label, space=space, author=author, name=name
+                self._spaces,
+                positive,
+                negative,
+                words=texts,
+                without_words=negative_texts,
+                label=label,
+                space=space,
+                author=author,
+                name=name,
             )
-        if positive or texts or negative or label or space or name:
+        if positive or texts or negative or negative_texts or label or space or name:
             raise InputError("An existing session already has examples, a space and a name. Give only its id.")
         return Session(self._spaces, id, author)
 
@@ -653,6 +672,7 @@ class Collection:
         *,
         words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
+        without_words: str | Sequence[str] = (),
         label: str | None = None,
         labels_from: str | Path | None = None,
         space: str | None = None,
@@ -667,7 +687,7 @@ class Collection:
         count as negative. The simulation ends after `rounds` rounds, or earlier if no questions are left.
         """
         positive, negative = as_list(examples), as_list(without)
-        texts = [words] if isinstance(words, str) else list(words)
+        texts, negative_texts = as_texts(words), as_texts(without_words)
 
         def read() -> list[SimulatedRound]:
             labels = None if labels_from is None else read_labels(self._store.items, Path(absolute(labels_from)))[0]
@@ -677,6 +697,7 @@ class Collection:
                 positive,
                 negative,
                 words=texts,
+                without_words=negative_texts,
                 label=label,
                 labels=labels,
                 rounds=rounds,

@@ -4,7 +4,7 @@ import { keptFilters } from "./filters.js";
 import { attempt } from "./notify.js";
 import { go, link, NO_EXAMPLES } from "./router.js";
 
-/** Create a session from {examples, words, without, label, space, name}, and show it. */
+/** Create a session from {examples, words, without, without_words, label, space, name}, and show it. */
 export async function startSession(what) {
   const body = Object.fromEntries(
     Object.entries(what).filter(([, value]) => value && (!Array.isArray(value) || value.length)),
