@@ -251,8 +251,11 @@ def test_a_damaged_model_does_not_prevent_adding_to_other_spaces(damaged: Path, 
         assert collection.add(tmp_path / "more").added == 3
         new = [item.id for item in collection.items() if item.paths[0].startswith(str(tmp_path / "more"))]
         assert {result.id for result in collection.search(new[0], k=15, space="other")} >= set(new)
+        known = pictures / "fish" / "fish-0.png"
+        (tmp_path / "unknown.png").write_bytes(known.read_bytes() + b"  ")
+        assert len(collection.search(known, space="small")) > 0  # its vector is stored
         with pytest.raises(DamagedError, match="Run: lookalike repair"):
-            collection.search(pictures / "fish" / "fish-0.png", space="small")
+            collection.search(tmp_path / "unknown.png", space="small")
     assert Collection.repair(damaged).left == []
     with Collection(damaged) as collection:
         assert {result.id for result in collection.search(new[0], k=15, space="small")} >= set(new)
