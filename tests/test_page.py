@@ -135,6 +135,22 @@ def test_first_visit_shows_the_collection(site, address):
     shoot(page, "start-light")
 
 
+def test_an_empty_collection_offers_to_add_pictures(site, address):
+    page = site.visit("jobs")
+    about = json.load(urllib.request.urlopen(f"{address}/api/v1/collection"))
+    page.route("**/api/v1/collection", lambda route: route.fulfill(json=about | {"items": 0, "spaces": []}))
+    page.route("**/api/v1/items?*", lambda route: route.fulfill(json={"total": 0, "offset": 0, "items": []}))
+    page.reload()
+    go(page, "map")
+    expect(page.locator(".empty")).to_have_text("There are no pictures to show yet.")
+    go(page, "")
+    expect(page.locator(".empty")).to_contain_text("This collection is empty.")
+    assert re.split(r"\n+", page.locator("main").inner_text())[2:] == [
+        "This collection is empty. Add a folder, or upload pictures.",
+        "Add pictures",
+    ]
+
+
 def test_the_first_pictures_need_only_two_api_requests(site):
     """Before the first thumbnails, the page requests its own files, the collection, and the first page of items.
 

@@ -114,3 +114,7 @@ def test_the_palette_goes_to_a_class_a_view_or_a_search(site):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("words=sunset"))
     expect(page.locator(".grid a.pic").first).to_be_visible()
+    page.keyboard.press("Control+k")
+    field.fill("flo pict")  # a folder inside a source
+    page.get_by_role("option", name="Folder pictures/flower 8 pictures").click()
+    expect(page.locator(".lead .quiet")).to_contain_text("8 of ")

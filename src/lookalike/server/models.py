@@ -140,6 +140,9 @@ class FoldersQuery(FilterIn):
     """A folder and a filter."""
 
     parent: Annotated[Text | None, Field(description="Relative to its source. Default: the sources.")] = None
+    nested: Annotated[bool, Field(description="Whether to include the folders inside these folders, at any depth.")] = (
+        False
+    )
 
 
 class FacetValueOut(TypedDict):

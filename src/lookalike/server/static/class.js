@@ -95,19 +95,23 @@ function suggestions(name, predicted, early, signal, joined) {
   });
   const place = h("section", { class: "suggestions" });
   const answer = async (verb, ids, focus = false) => {
+    const items = ids.map((id) => waiting.get(id)).filter(Boolean); // without those of an earlier click
+    if (!items.length) return;
     const at = row.targets.findIndex((target) => target.dataset.id === ids[0]);
-    const one = ids.length === 1 && waiting.get(ids[0]);
-    const done = await attempt(() => post(`/classes/${verb}`, { name, items: ids }));
-    if (!done) return;
-    forget();
-    for (const id of ids) waiting.delete(id);
-    if (verb === "confirm") joined(done.count);
-    const what = one ? title(one) : many(done.count, "picture");
-    const left = waiting.size ? ` ${waiting.size} left.` : "";
-    noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
+    for (const { id } of items) waiting.delete(id);
     draw();
     if (focus) row.focus(Math.min(at, row.targets.length - 1));
-    if (!waiting.size) reload(); // with more suggestions
+    const done = await attempt(() => post(`/classes/${verb}`, { name, items: items.map(({ id }) => id) }));
+    if (!done) {
+      for (const item of items) waiting.set(item.id, item);
+      return draw();
+    }
+    forget();
+    if (verb === "confirm") joined(done.count);
+    const what = items.length === 1 ? title(items[0]) : many(done.count, "picture");
+    const left = waiting.size ? ` ${waiting.size} left.` : "";
+    noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
+    return waiting.size || reload(); // with more suggestions
   };
   const tile = ({ item, probability }) => {
     const pic = h(

@@ -94,7 +94,7 @@ export async function show({ arg: id, query }, signal) {
     h(
       "div",
       { class: "side" },
-      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, full, pager)),
+      h("div", { class: "lead" }, h("h1", { title: title(item) }, title(item)), h("div", { class: "pager" }, full, pager)),
       h(
         "div",
         { class: "doing" },

@@ -146,7 +146,7 @@ function starters({ roots, limits }) {
       "div",
       { class: "actions" },
       picker("Add pictures from this device", upload),
-      button("undo", "Check for changes", () => start({ kind: "refresh" })),
+      button("refresh", "Check for changes", () => start({ kind: "refresh" })),
       button("classes", "Suggest classes", () => start({ kind: "classify" }), {
         title: "For all pictures without a class",
       }),

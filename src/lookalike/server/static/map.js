@@ -17,7 +17,7 @@ export async function show({ query }, signal) {
   const about = await collection(signal);
   const space = query.get("space");
   const read = () => Promise.all([get("/map", { space }, signal), readMap(space, signal)]);
-  const [state, points] = await read();
+  const [state, points] = about.items ? await read() : [{}, { n: 0 }];
   if (!points.n)
     return h(
       "div",

@@ -48,7 +48,7 @@ export async function show({ query }, signal) {
         may("manage") &&
         anchor("plus", "Add pictures", link("jobs"), { class: "button" }),
     }),
-    about.items &&
+    about.items > 0 &&
       h("div", { class: "line" }, bar(query, { order: true, signal }), sizer(grid), exporter("/export", what)),
     await withFacets(
       total ? (timeline?.withSlider(grid, signal) ?? grid.element) : nothing(about, query),

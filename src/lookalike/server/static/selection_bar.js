@@ -3,7 +3,7 @@ import { address, get, post } from "./api.js";
 import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
-import { askName, attempt, confirm, dialog, note } from "./notify.js";
+import { askName, attempt, confirm, dialog, note, whileDisabled } from "./notify.js";
 import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { noteUndo } from "./undo.js";
@@ -87,7 +87,7 @@ async function label(selection, words) {
   classes.sort((a, b) => rank(b) - rank(a));
   chips.append(
     ...classes.slice(0, CHIPS).map(({ name }) =>
-      button(votes.has(name) ? "yes" : null, name, () => add(name), {
+      button(votes.has(name) ? "yes" : null, name, ({ currentTarget }) => whileDisabled(currentTarget, () => add(name)), {
         title: votes.has(name) ? `Suggested for ${many(votes.get(name), "picture")}` : null,
       }),
     ),

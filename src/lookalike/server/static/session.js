@@ -206,8 +206,10 @@ class SessionView {
   }
 
   async finish(name) {
-    if (!name) return;
+    if (!name || this.finishing) return;
+    this.finishing = true; // until the user has left the view, so that a double click finishes once
     const finished = await attempt(() => this.state.finish(name));
+    this.finishing = Boolean(finished);
     if (!finished) return;
     forget();
     const text = `Added ${many(finished.labelled, "picture")} to the class ${finished.label}.`;
