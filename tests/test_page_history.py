@@ -128,13 +128,14 @@ def test_double_clicks_and_repeated_keys_change_things_once(site, address):
 
 def test_a_change_that_cannot_be_undone_does_not_block_earlier_ones(site, address):
     site.allowed.append("409 (Conflict)")
-    page = site.visit("classes")
+    page = site.visit("jobs")
     for name in ("early", "late"):
+        go(page, "classes")
         page.get_by_role("button", name="New class").click()
         page.get_by_label("Class name").fill(name)
         page.keyboard.press("Enter")
         expect(page.locator("main h1")).to_have_text(name)
-        go(page, "classes")
+    go(page, "jobs")
     ask(address, "/classes/rename", {"name": "late", "to": "later"})  # by another user
     page.keyboard.press("Control+z")
     expect(page.locator(".note.problem")).to_contain_text("Undo that one first.")
