@@ -604,7 +604,7 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
 
 
 def test_a_session_is_deleted_after_confirmation(site, address):
-    session = start_session(address, first(address, "balloons")["id"])
+    session = create(address, "sessions", examples=[{"id": first(address, "balloons")["id"]}])
     page = site.visit("sessions")
     card = page.locator("li", has=page.locator(f'a[href*="session/{session}"]'))
     card.get_by_role("button", name="Delete the session").click()
@@ -845,6 +845,8 @@ VIEWS = {  # view: its address, and an element that is visible once it has loade
     "words": ("search?words=night+elefant&with={id}&without_words=house", ".grid img.there"),
     "sessions": ("sessions", ".card img"),
     "session": ("session/{session}", ".judge img.there"),
+    "saved": ("saved/{saved}", ".grid img.there"),
+    "compare": ("compare?id={id}&id={other}", ".pane img"),
     "classes": ("classes", ".card img"),
     "class": ("class/house?without={other}", ".grid img.there"),
     "duplicates": ("duplicates?tier=identical", ".group"),
@@ -855,13 +857,10 @@ VIEWS = {  # view: its address, and an element that is visible once it has loade
 }
 
 
-def start_session(address, item):
-    """Start a session through the API."""
-    request = urllib.request.Request(
-        f"{address}/api/v1/sessions",
-        json.dumps({"examples": [{"id": item}]}).encode(),
-        {"Content-Type": "application/json", "X-Lookalike": "1"},
-    )
+def create(address, what, **body):
+    """Create a session or a saved search through the API; return its id."""
+    headers = {"Content-Type": "application/json", "X-Lookalike": "1"}
+    request = urllib.request.Request(f"{address}/api/v1/{what}", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)["id"]
 
@@ -870,7 +869,8 @@ def start_session(address, item):
 def places(address):
     """The addresses of all views."""
     known = {"id": first(address, "beach")["id"], "other": first(address, "fish")["id"]}
-    known["session"] = start_session(address, known["id"])
+    known["session"] = create(address, "sessions", examples=[{"id": known["id"]}])
+    known["saved"] = create(address, "saved", name="By night", words=["night"])
     return {view: (place.format(**known), ready) for view, (place, ready) in VIEWS.items()}
 
 
@@ -931,9 +931,9 @@ STRIP = """() => {
 """The gap in pixels between the bars at the bottom."""
 
 
-@pytest.mark.parametrize(("theme", "size"), [("light", PHONE), ("dark", LARGE_PHONE)])
-def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places, theme, size):
-    page = site.visit(size=size, theme=theme, touch=True)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_fits_phones_and_has_large_touch_targets(site, places, theme):
+    page = site.visit(size=LARGE_PHONE, theme=theme, touch=True)
 
     def two_spaces(route):
         about = route.fetch().json()
@@ -948,10 +948,13 @@ def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places, theme
         page.locator(ready).first.wait_for()
         wait_until_idle(page)
         shoot(page, f"{view}-phone-{theme}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], view
-        assert not page.evaluate(SMALL), view
-        assert not page.evaluate(CUT), view
-        assert abs(page.evaluate(STRIP)) < 0.6, view
+        for width, height in (LARGE_PHONE, PHONE):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+            assert not page.evaluate(SMALL), view
+            assert not page.evaluate(CUT), view
+            assert abs(page.evaluate(STRIP)) < 0.6, view
+        page.set_viewport_size({"width": LARGE_PHONE[0], "height": LARGE_PHONE[1]})
 
 
 @pytest.mark.parametrize("way", ["mouse", "touch", "keys"])

@@ -58,7 +58,7 @@ QUERIES = {
     "/api/v1/map": [{}],
     "/api/v1/map/points": [{}],
     "/api/v1/selections/{id}/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
-    "/api/v1/selections/{id}/zip": [{"size": size} for size in ("original", "screen")],
+    "/api/v1/selections/{id}/zip": [{"size": size} for size in ("original", "screen")] + [{"folders": True}],
 }
 """Queries for every GET route. A new route needs a line here."""
 

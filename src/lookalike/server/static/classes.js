@@ -40,7 +40,13 @@ export async function show(_route, signal) {
     "div",
     { class: "view" },
     lead("Classes", classes.length ? many(classes.length, "class", "classes") : "Named groups of pictures.", {
-      tools: h("div", { class: "actions" }, may("judge") && create(), classes.length > 0 && exporter("/export")),
+      tools: h(
+        "div",
+        { class: "actions" },
+        may("judge") && create(),
+        classes.some(({ pictures }) => pictures) && button("split", "Split", () => split(signal)),
+        classes.length > 0 && exporter("/export"),
+      ),
     }),
     classes.length
       ? h("ul", { class: "cards", role: "list" }, classes.map(card))
@@ -51,6 +57,10 @@ export async function show(_route, signal) {
     classes.length > 1 && sizes(classes),
     classes.length > 1 && (await quality(signal)),
   );
+}
+
+async function split(signal) {
+  (await import("./split.js")).openSplit(signal);
 }
 
 /** The button that creates an empty class. */
