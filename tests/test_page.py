@@ -37,6 +37,7 @@ from lookalike.text import human_probability
 pytestmark = needs_browser
 
 MANY = 10  # pictures of each kind
+TABLET = 861  # pixels: the narrowest window with the navigation at the top
 STATIC = Path(lookalike.__file__).parent / "server" / "static"
 
 
@@ -516,7 +517,10 @@ def test_probabilities_are_never_shown_as_certain(site, address):
 def test_a_class_is_created_from_a_picture_renamed_and_deleted(site, address):
     odd = "50 % + / & co? <b>#1</b>"
     page = site.visit(f"item/{first(address, 'balloons')['id']}")
-    page.get_by_label("Add to a class").fill("party")
+    field = page.get_by_label("Add to a class")
+    names = page.locator(f"#{field.get_attribute('list')} option")
+    expect(names.and_(page.locator("[value=night]"))).to_be_attached()  # a suggestion
+    field.fill("party")
     page.keyboard.press("Enter")
     page.locator(".chips").get_by_role("link", name="party").click()
     heading(page, "party")
@@ -853,7 +857,7 @@ VIEWS = {  # view: its address, and an element that is visible once it has loade
     "map": ("map", "canvas"),
     "jobs": ("jobs", ".starters"),
     "history": ("history", ".history li"),
-    "nothing": ("nothing", ".plate"),
+    "nothing": ("nothing", ".notice"),
 }
 
 
@@ -896,7 +900,9 @@ def test_every_view_is_accessible(site, places, theme):
         page.locator(ready).first.wait_for()
         wait_until_idle(page)
         shoot(page, f"{view}-{theme}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= WIDE[0], view
+        for width in (TABLET, WIDE[0]):
+            page.set_viewport_size({"width": width, "height": WIDE[1]})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         check(view)
         if theme == "light":
             found.extend(f"{view}: {fault}" for fault in name_faults(page))

@@ -1,5 +1,6 @@
 // One class: its suggestions, to confirm or reject, and its pictures.
 import { get, post } from "./api.js";
+import { classNames } from "./class_names.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { exporter } from "./filters.js";
@@ -9,7 +10,7 @@ import * as neighbours from "./grid_neighbours.js";
 import { follow } from "./job_progress.js";
 import { attempt, confirm, form, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
-import { tally } from "./pictures.js";
+import { addExampleByKey } from "./pictures.js";
 import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
@@ -30,7 +31,7 @@ export async function show({ arg: name }, signal) {
     ids: async () => (await get("/items/ids", { label: name }, signal)).ids,
     inClass: name,
     tile: (item) => exampleTile(item, link("item", item.id)),
-    onkey: tally,
+    onkey: addExampleByKey,
   });
   const total = await grid.open();
   neighbours.rememberGrid(grid);
@@ -197,16 +198,13 @@ function more(name, size) {
     content.lastChild.select();
   };
   const merge = () => {
-    const others = h("datalist", { id: "targets" });
-    const offer = (classes) => others.append(...classes.filter((one) => one.name !== name).map((one) => h("option", { value: one.name })));
-    get("/classes").then(offer, () => {}); // suggestions only
     const content = field("Target class", "", { list: "targets" });
     const act = () => {
       const into = content.lastChild.value.trim();
       return change("merge", { names: [name], into }, `Merged ${name} into ${into}.`, link("class", into));
     };
     const warning = `This moves ${many(size(), "picture")} to the target class, and deletes the class ${name}.`;
-    form(`Merge the class ${name}`, [h("p", {}, warning), content, others], "Merge", act, { class: "danger" });
+    form(`Merge the class ${name}`, [h("p", {}, warning), content, classNames("targets", name)], "Merge", act, { class: "danger" });
     content.lastChild.focus();
   };
   const erase = () =>

@@ -72,5 +72,5 @@ function create() {
     noteUndo(made.action ? `Created the class ${made.name}.` : `The class ${made.name} exists already.`, made.action, { from: link("classes"), to });
     go(to); // closes the dialog
   };
-  return button("plus", "New class", () => askName("New class", "Create", add, { label: "Class name", list: "labels" }));
+  return button("plus", "New class", () => askName("New class", "Create", add, { label: "Class name" }));
 }

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { collection } from "./collection.js";
 import { button, choice, h } from "./dom.js";
 import { count, many, SIMILARITIES } from "./format.js";
-import { follow, news, running } from "./job_progress.js";
+import { follow, jobEvents, running } from "./job_progress.js";
 import { keys } from "./keyboard.js";
 import { MapCanvas, OTHER, ZOOM } from "./map_canvas.js";
 import { readMap } from "./map_data.js";
@@ -53,7 +53,7 @@ export async function show({ query }, signal) {
     progress.hidden = false;
   };
   const notice = ({ detail }) => detail.kind !== "map" && !running(detail) && check();
-  news.addEventListener("change", notice, { signal });
+  jobEvents.addEventListener("change", notice, { signal });
   paint(state, points);
   watch(state);
   const lasso = button("lasso", "Lasso", () => lasso.setAttribute("aria-pressed", (chart.lasso = !chart.lasso)), {

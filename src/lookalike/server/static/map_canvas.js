@@ -42,7 +42,10 @@ export class MapCanvas {
     this.selection = new Selection(this, { signal, place: `map/${points.space}` });
     const sizes = new ResizeObserver(() => this.#measure());
     sizes.observe(this.element);
-    signal.addEventListener("abort", () => sizes.disconnect() ?? this.thumbnails.want(new Set()));
+    signal.addEventListener("abort", () => {
+      sizes.disconnect();
+      this.thumbnails.want(new Set()); // cancels their requests
+    });
     addEventListener("colours", () => this.#measure(), { signal });
     const listen = (name, act) => this.canvas.addEventListener(name, (event) => act.call(this, event));
     listen("wheel", this.#wheel);

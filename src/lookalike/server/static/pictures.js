@@ -25,7 +25,7 @@ export async function show({ query }, signal) {
     fetch: (offset, limit) => get("/items", { offset, limit, order: query.get("order"), ...what }, signal),
     ids: async () => (await get("/items/ids", { order: query.get("order"), ...what }, signal)).ids,
     tile: (item) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") }),
-    onkey: tally,
+    onkey: addExampleByKey,
   });
   const total = await grid.open();
   neighbours.rememberGrid(grid);
@@ -59,7 +59,7 @@ export async function show({ query }, signal) {
 }
 
 /** Add the focused picture to the tray when + or - is pressed. */
-export function tally(event, item) {
+export function addExampleByKey(event, item) {
   if (event.key !== "+" && event.key !== "-") return false;
   put({ id: (item.item ?? item).id }, event.key === "+" ? "with" : "without");
   return true;

@@ -1,5 +1,6 @@
 // The bar with the actions for the selected pictures.
 import { address, get, post } from "./api.js";
+import { classNames } from "./class_names.js";
 import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
@@ -75,7 +76,7 @@ async function label(selection, words) {
   const chips = h("div", { class: "chips" });
   const add = (name) => attempt(() => change(selection, "add", name, "Added to").then(() => box.close()));
   const heading = `${words === "Label" ? words : `${words} with`} ${many(selection.ids.size, "picture")}`;
-  const box = askName(heading, words, add, { label: "Class name", list: "labels", before: chips });
+  const box = askName(heading, words, add, { label: "Class name", list: "label-names", before: [chips, classNames("label-names")] });
   if (words !== "Label") return;
   const [classes, found] = await Promise.all([
     get("/classes").catch(() => []),

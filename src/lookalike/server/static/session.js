@@ -1,5 +1,6 @@
 // The view of a feedback session: the pictures to mark and the best so far.
 import { get, thumbnail } from "./api.js";
+import { classNames } from "./class_names.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { bar, filter, filtered } from "./filters.js";
@@ -256,6 +257,7 @@ function layout(view) {
     placeholder: "Class name",
     "aria-label": "Class name",
     autocomplete: "off",
+    list: "class-names",
     required: true,
     maxlength: 200,
   });
@@ -265,10 +267,10 @@ function layout(view) {
   };
   return h(
     "div",
-    { class: "view desk" },
+    { class: "view session-view" },
     lead(name || "Untitled session", startedFrom(session), {
       up: "sessions",
-      tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, view.nameButton)],
+      tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, classNames("class-names"), view.nameButton)],
     }),
     h(
       "div",
