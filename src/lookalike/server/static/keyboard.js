@@ -74,8 +74,8 @@ const ALL = [
   ],
 ];
 
-/** Whether the key event belongs to an input field or a dialog. */
-export const typing = (event) => event.target.closest?.("input, textarea, select, dialog") !== null;
+/** Whether the key event belongs to an input field or an open dialog. A closed one has the focus until it is removed. */
+export const typing = (event) => event.target.closest?.("input, textarea, select, dialog[open]") !== null;
 
 /** The name of the key in tables, such as "n" or "Ctrl+z"; undefined with Alt. */
 const nameOf = ({ key, ctrlKey, metaKey, altKey }) =>

@@ -46,6 +46,7 @@ export async function show({ query }, signal) {
     if (!running(job)) return setTimeout(() => signal.aborted || check(), AGAIN_MS);
     const done = () => {
       progress.hidden = true;
+      progress.replaceChildren();
       read().then((answers) => paint(...answers) || watch(answers[0]), () => {});
       return false;
     };
