@@ -293,7 +293,7 @@ def test_a_simulation_needs_one_known_label(call, own, fish, tmp_path):
     code, _, err = call("feedback", fish, "--simulate", "labels", "--label", "fisk")
     assert (code, "Did you mean 'fish'?" in err) == (2, True)
     code, _, err = call("feedback", fish, "--simulate", tmp_path / "nothing")
-    assert (code, "nothing does not exist. Give a CSV file" in err) == (2, True)
+    assert (code, "nothing does not exist. Give a file of labels" in err) == (2, True)
 
 
 def test_a_session_interrupted_by_ctrl_c_can_be_resumed(own, fish, tmp_path):

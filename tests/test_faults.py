@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from faults import VERBS, Calls, Points, draw_pictures, prepare, scratch_folder
-from lookalike import atomic_files
 from lookalike.errors import FullError, StoreError
-from lookalike.store import database
+from lookalike.store import database, npy_files
 from lookalike.store.directory import Store
 
 STRIDES = {
@@ -58,7 +57,7 @@ def test_a_fault_at_any_call_loses_no_acknowledged_data(made, verb):
 
 
 def test_power_cuts_reveal_a_missing_sync(made):
-    with patch.object(atomic_files, "sync_folder", lambda folder: None):
+    with patch.object(npy_files, "sync_folder", lambda folder: None):
         assert any("power cut" in problem for problem in made("add").run(stride=1_000).problems)
 
 

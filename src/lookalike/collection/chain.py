@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lookalike.arrays import chunks, to_numpy
-from lookalike.collection.specs import is_coder, is_text, kind_of_step, takes_labels, takes_negatives
+from lookalike.collection.specs import is_coder, is_text, kind_of_step, step_class, takes_labels, takes_negatives
 from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Outcome, Read, ReadPool
@@ -164,7 +164,7 @@ class Chain:
     @property
     def has_own_measure(self) -> bool:
         """Whether the last transform has its own measure, which replaces the Euclidean distance."""
-        return self.fitted and len(self.transforms) > 0 and hasattr(self.transforms[-1], "compare")
+        return self.fitted and len(self.specs) > 1 and hasattr(step_class(self.specs[-1]), "compare")
 
     def query(self, rows: Vectors) -> Query:
         """The query that finds the nearest neighbours of rows (q, D) of the space."""

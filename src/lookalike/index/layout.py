@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from lookalike import encode
 from lookalike.arrays import to_numpy
-from lookalike.encode import PCA
 from lookalike.index.neighbours import NeighbourGraph
 from lookalike.types import Progress, Vectors, silent
 
@@ -92,9 +92,10 @@ def place(X: Vectors, others: Vectors, positions: Vectors) -> Vectors:
     return placed
 
 
-def fit_components(X: Vectors) -> PCA:
+def fit_components(X: Vectors) -> "encode.PCA":
     """Fit the principal components of rows (n, d), from a sample."""
-    return PCA(COMPONENTS).fit(X[:: max(1, len(X) // SAMPLE_ROWS)][:SAMPLE_ROWS])
+    sample = X[:: max(1, len(X) // SAMPLE_ROWS)][:SAMPLE_ROWS]
+    return encode.PCA(max(1, min(COMPONENTS, len(sample) - 1, X.shape[1]))).fit(sample)
 
 
 def _move_all(
