@@ -138,7 +138,7 @@ def approximate(kind: str, X: Vectors, points: Vectors, repeats: int, folder: Pa
             "ours/raw": ratio(times["ours"], times["raw"]),
             "ours/refined": ratio(times["ours"], times["refined"]),
             "recall ours": recall(index.search(PointQuery(points), k, effort=effort).ids, true),
-            "recall raw": recall(raw.search(points, k, params=params)[1], true),
+            "recall raw": recall(structure.ids[raw.search(points, k, params=params)[1]], true),
             "scored share": index.search(PointQuery(points), k, effort=effort).scored / len(points) / len(X),
         }
 

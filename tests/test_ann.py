@@ -308,6 +308,15 @@ def test_efforts_are_calibrated_on_rows_that_the_structure_does_not_have_yet(kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_copies_of_a_row_do_not_raise_the_calibrated_efforts(kind, rows):
+    index = Ann(kind, links=8, breadth=40)
+    index.add(np.arange(N), np.repeat(rows[1][: N // 20], 20, axis=0))  # any ten of the copies are the nearest
+    index.build()
+    assert index.measured_recall > 0.95
+    assert index.search(PointQuery(rows[1][N : N + 1]), 10).scored < N / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_index_without_a_calibration_has_fixed_efforts(kind, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(ann, "EXACT_ROWS", N + 1)  # too few rows for a calibration
     index = Ann(kind, breadth=20).build(flat(rows, slice(N)))

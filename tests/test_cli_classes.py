@@ -207,6 +207,7 @@ def test_settings_and_hierarchy_are_shown_and_changed(call, tmp_path):
     assert call("classes", "hierarchy")[1].splitlines()[1:] == ["fish   animal", "house  thing"]
     assert call("classes", "hierarchy", "--clear", "--json")[1] == "[]\n"
     assert call("classes", "hierarchy", "x.csv", "--clear")[0] == 2
+    assert call("classes", "hierarchy", "--from-names", "--clear")[0] == 2
 
 
 def test_a_session_becomes_a_class(call, own, files):

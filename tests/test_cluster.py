@@ -1,5 +1,6 @@
 """A collection on a cluster gives the same answers as on one machine, even if workers are killed or hang."""
 
+import json
 import os
 import re
 import resource
@@ -593,6 +594,10 @@ def test_the_command_line_starts_a_cluster_and_shows_its_state(capsys, monkeypat
         answer = capsys.readouterr().out
         assert cli.run(words) == 0
         assert capsys.readouterr().out == answer
+        assert cli.run(["--cluster", address, "-c", str(path), "search", "kind", "-k", "40", "--json"]) == 0
+        assert (
+            len(json.loads(capsys.readouterr().out)) == 40
+        )  # the head searches words: the labels "kind 0" to "kind 5"
         monkeypatch.setenv("LOOKALIKE_CLUSTER", address)
         assert cli.run(["cluster", "status", "--json"]) == 0
         assert '"rows": 3000' in capsys.readouterr().out  # the worker has opened the shard

@@ -334,6 +334,23 @@ def test_a_name_with_old_rejections_can_be_used_again(filled, pictures):
     assert filled._store.judgements.predictions.rejected([house[0]]) == {house[0]: {"a"}}
 
 
+def test_a_hierarchy_is_looked_up_by_the_names_of_the_classes(filled):
+    filled.classes.add("zzxqy")
+    with pytest.raises(InputError, match="No class has a name that WordNet knows"):
+        filled.classes.named_hierarchy()
+    filled.classes.add("my poodle")
+    filled.classes.add("goldfish")
+    filled.classes.set_hierarchy(filled.classes.named_hierarchy())
+    parents = dict(filled.classes.hierarchy())
+    assert (parents["my poodle"], parents["poodle.n.01"], parents["goldfish"]) == (
+        "poodle.n.01",
+        "dog.n.01",
+        "goldfish.n.01",
+    )
+    assert "zzxqy" not in parents
+    assert [one.name for one in filled.classes.all()] == ["goldfish", "my poodle", "zzxqy"]
+
+
 def test_a_hierarchy_is_read_from_a_file_or_from_folders(with_classes, tmp_path):
     tree = tmp_path / "tree.csv"
     tree.write_text("child,parent\nfish,animal\nfox,animal\n")

@@ -11,6 +11,7 @@ from lookalike.errors import InputError
 from lookalike.index.flat import Flat
 from lookalike.index.queries import CentreQuery, CodedQuery, HyperplaneQuery, PointQuery, WeightedQuery
 from lookalike.kernels import KERNELS
+from lookalike.scaled_rows import SCALED, ScaledRows
 
 torch = pytest.importorskip("torch")
 from lookalike.index import gpu_flat, gpu_scores  # noqa: E402 — needs torch
@@ -53,9 +54,9 @@ def scores_candidates_in_float64(monkeypatch):
     monkeypatch.setattr(gpu_flat, "DIRECT", 0)
 
 
-@pytest.fixture(scope="module", params=["float32", "float16"])
+@pytest.fixture(scope="module", params=["float32", "float16", SCALED])
 def indexes(request):
-    return pair(X.astype(request.param))
+    return pair(ScaledRows.encode(X) if request.param == SCALED else X.astype(request.param))
 
 
 @pytest.mark.usefixtures("scores_candidates_in_float64")

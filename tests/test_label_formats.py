@@ -154,12 +154,13 @@ def test_label_studio_annotations_are_labels_and_predictions_are_not(filled, pat
         task(f"/data/upload/3/4e1e7ae1-{tail(paths[1], 1)}", "fish"),
         task(f"http://example.org/{tail(paths[2])}", "fish"),
         task("http://example.org/none.jpg", "fish"),
+        task("http://[/none.jpg", "fish"),
         boxes,
         cancelled,
         {"id": 9, "data": {"image": paths[6]}, "annotations": []},
     ]
     report = filled.import_labels(write(tmp_path / "project.json", tasks))
-    assert (report.labelled, report.unknown) == (5, ["none.jpg"])
+    assert (report.labelled, report.unknown) == (5, ["none.jpg", "http://[/none.jpg"])
     assert labels_by_path(filled) == {
         paths[0]: ["fish", "pet"], paths[1]: ["fish"], paths[2]: ["fish"], paths[4]: ["house"]
     }  # fmt: skip
@@ -174,17 +175,34 @@ def test_label_studio_has_a_short_format_and_several_control_tags(filled, paths,
     assert labels_by_path(filled) == {paths[0]: ["fish"], paths[1]: ["other"]}
     filled.import_labels(tmp_path / "min.json", field="kind")
     assert labels_by_path(filled)[paths[1]] == ["fish", "other", "pet"]
-    filled.import_labels(write(tmp_path / "full.json", [task(paths[4], "house")]), field="another")
-    assert paths[4] not in labels_by_path(filled)
+
+
+def test_the_regions_of_the_short_format_of_label_studio_are_labels(filled, paths, tmp_path):
+    box = {"x": 1, "y": 2, "width": 30, "height": 40, "rotation": 0, "original_width": 128, "original_height": 96}
+    short = [
+        {
+            "id": 1,
+            "image": paths[0],
+            "label": [box | {"rectanglelabels": ["fish"]}, box | {"rectanglelabels": ["pet"]}],
+        },
+        {"id": 2, "image": paths[1], "label": [["animal", "fish"]], "note": "a picture"},
+    ]
+    filled.import_labels(write(tmp_path / "min.json", short))
+    assert labels_by_path(filled) == {paths[0]: ["fish", "pet"], paths[1]: ["fish"]}
 
 
 def test_errors_of_label_studio_files_name_the_task(filled, paths, tmp_path):
     file = tmp_path / "project.json"
+    refused(filled, write(file, [task(paths[0], "fish")]), "no control tag 'another'.* Found: kind", field="another")
+    short = {"id": 1, "image": paths[0], "animal": "fish"}
+    refused(filled, write(file, [short]), "several control tags.* Found: animal, image")
     tasks = [task(paths[0], "fish"), {"data": {"text": "no picture"}}]
     refused(filled, write(file, tasks), "Task 2 .* no picture.*text")
     refused(filled, write(file, [task(paths[0], {"a": 1})]), "task 1 .* must be text")
     refused(filled, write(file, [1]), "list of tasks")
     refused(filled, write(file, [{"data": {"image": paths[0]}, "annotations": "x"}]), "task 1 .* must be a list")
+    wrong = {"data": {"image": paths[0]}, "annotations": [{"result": 3}]}
+    refused(filled, write(file, [wrong]), "results of task 1 .* must be a list")
 
 
 # FiftyOne: https://docs.voxel51.com/user_guide/export_datasets.html (FiftyOneDataset)
@@ -227,6 +245,14 @@ def test_a_field_of_a_fiftyone_dataset_is_imported(filled, paths, tmp_path):
     assert (found[paths[1]], found[paths[2]], found[paths[3]]) == (["ship"], ["a", "b", "fish"], ["c", "fish"])
 
 
+def test_predictions_are_not_labels_even_if_no_sample_has_a_label(filled, paths, tmp_path):
+    guess = {"_cls": "Classification", "label": "fish", "confidence": 0.9}
+    samples = [{"filepath": path, "ground_truth": None, "predictions": guess} for path in paths]
+    report = filled.import_labels(write(tmp_path / "samples.json", {"samples": samples}))
+    assert (report.labelled, report.unknown) == (0, [])
+    assert filled.import_labels(write(tmp_path / "samples.json", {"samples": []})).labelled == 0
+
+
 def test_errors_of_fiftyone_datasets_name_the_sample(filled, paths, tmp_path):
     folder = tmp_path / "dataset"
     fiftyone(folder, paths[:4])
@@ -234,6 +260,9 @@ def test_errors_of_fiftyone_datasets_name_the_sample(filled, paths, tmp_path):
     first = {"filepath": 3, "a": {"_cls": "Classification", "label": "x"}}
     refused(filled, write(folder / "samples.json", {"samples": [first, {}]}).parent, "sample 2 .* filepath")
     refused(filled, write(folder / "samples.json", {"samples": 3}).parent, "list of samples")
+    for wrong in (3, "fish", {"_cls": "Detections", "detections": [3]}):
+        named = {"filepath": paths[0], "ground_truth": wrong}
+        refused(filled, write(folder / "samples.json", {"samples": [named]}).parent, "sample 1 .* must be labels")
     bare = {"samples": [{"filepath": "a"}]}
     refused(filled, write(folder / "samples.json", bare).parent, "no label field with labels")
 
@@ -248,7 +277,7 @@ def test_the_metadata_of_an_imagefolder_is_read_from_each_part(filled, paths, tm
     write(tmp_path / "ds/test/metadata.jsonl", f"{line}\n\n")
     with pytest.raises(InputError, match="has no subfolder with pictures"):
         filled.import_labels(write(tmp_path / "empty/a.txt", "").parent, format="huggingface")
-    report = filled.import_labels(tmp_path / "ds", format="huggingface", pictures=None)
+    report = filled.import_labels(tmp_path / "ds")
     assert report.unknown == [f"train/{tail(paths[0], 1)}", "train/none.jpg"]
     assert labels_by_path(filled) == {paths[4]: ["home", "house"]}
     report = filled.import_labels(tmp_path / "ds/train/metadata.csv")
@@ -267,6 +296,22 @@ def test_class_folders_of_the_parts_of_a_dataset_are_labels(collection, paths, t
         other.add(tmp_path / "ds", recipes=["plain = fourier()"])
         other.import_labels(tmp_path / "ds", format="huggingface")
         assert other.label_counts() == {"fish": 1, "house": 1}
+
+
+def test_a_table_in_a_class_folder_does_not_change_its_format(filled, paths, tmp_path):
+    write(tmp_path / "ds/fish/metadata.csv", "file_name,camera\na.jpg,Lumix\n")
+    write(tmp_path / "ds/fish" / f"{format_id(filled.find(paths[0]))}.jpg", "a picture")
+    assert filled.import_labels(tmp_path / "ds").labelled == 1
+
+
+def test_hidden_files_and_pictures_beside_the_class_folders_have_no_label(filled, paths, tmp_path):
+    for place in ("train/fish/.thumbs/a.jpg", "train/fish/._b.jpg", "train/c.jpg", "train/house/d.jpg"):
+        write(tmp_path / "ds" / place, "a picture")
+    refused(filled, tmp_path / "ds", "no subfolder with pictures in the collection")
+    write(tmp_path / "ds/train/house" / f"{format_id(filled.find(paths[4]))}.jpg", "a picture")
+    report = filled.import_labels(tmp_path / "ds")
+    assert (report.labelled, report.unknown) == (1, ["train/house/d.jpg"])
+    assert labels_by_path(filled) == {paths[4]: ["house"]}
 
 
 def test_a_parquet_file_of_datasets_embeds_its_pictures(filled, paths, tmp_path):
@@ -293,6 +338,22 @@ def test_a_parquet_file_of_datasets_embeds_its_pictures(filled, paths, tmp_path)
     report = filled.import_labels(tmp_path / "train-00000-of-00001.parquet")
     assert (report.labelled, len(report.unknown)) == (2, 1)
     assert labels_by_path(filled) == {paths[0]: ["fish"], paths[4]: ["house"]}
+
+
+def test_labels_of_a_parquet_file_can_be_in_a_column_of_any_type(filled, paths, tmp_path):
+    columns = {"file_name": pa.array(paths[:2], pa.large_string()), "kind": [3, 4], "both": [["a", "b"], ["c"]]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    refused(filled, tmp_path / "a.parquet", "no column with labels")
+    filled.import_labels(tmp_path / "a.parquet", field="kind")
+    filled.import_labels(tmp_path / "a.parquet", field="both")
+    assert labels_by_path(filled) == {paths[0]: ["3", "a", "b"], paths[1]: ["4", "c"]}
+
+
+def test_a_damaged_parquet_file_is_an_error(filled, paths, tmp_path):
+    names = pa.array([b"\xff", b"b"], pa.binary())
+    table = pa.table({"file_name": pa.Array.from_buffers(pa.string(), 2, names.buffers()), "label": ["x", "y"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    refused(filled, tmp_path / "a.parquet", "Cannot read .* as a Parquet file: .*utf-8")
 
 
 def test_errors_of_metadata_files_name_the_row(filled, paths, tmp_path):
@@ -347,6 +408,19 @@ def test_the_members_of_a_tar_with_the_same_key_are_labels(collection, paths, tm
     (tmp_path / "classes.txt").write_text("house\nfish\n")
     collection.import_labels(tar)
     assert collection.label_counts() == {"1": 1, "fish": 2, "pet": 2}
+    (tmp_path / "classes.txt").write_bytes(b"\xff\n")
+    with pytest.raises(InputError, match=r"Cannot read the names of the classes from .*classes\.txt"):
+        collection.import_labels(tar)
+
+
+def test_only_class_numbers_are_replaced_by_the_names_of_classes(collection, paths, tmp_path):
+    data = [Path(path).read_bytes() for path in paths[:2]]
+    members = {"a.jpg": data[0], "a.json": b'{"label": 1}', "b.jpg": data[1], "b.json": b'{"labels": ["1"]}'}
+    tar = make_tar(tmp_path / "a.tar", members)
+    (tmp_path / "classes.txt").write_text("zero\none\n")
+    collection.add(tar, recipes=["plain = fourier()"])
+    collection.import_labels(tar)
+    assert collection.label_counts() == {"1": 1, "one": 1}
 
 
 def test_errors_of_tars_name_the_member(filled, paths, tmp_path):
@@ -387,6 +461,54 @@ def test_exported_labels_can_be_imported_again(labelled, paths, tmp_path, format
         assert {item: names for item, names in found.items() if names} == {
             labelled.find(path): names for path, names in expected.items()
         }
+
+
+ODD = ["a/b", "Fish", "fish", "..", ".hidden", "CON", "1", "10", "two words", "ünï;,\"'", "=1+1", "x" * 300]
+
+
+@pytest.mark.parametrize("format", ["coco", "labelstudio", "fiftyone", "huggingface", "imagefolder", "webdataset"])
+def test_odd_labels_survive_a_round_trip(filled, paths, tmp_path, format):
+    for number, label in enumerate(ODD):
+        filled.classes.add(label, paths[number % len(paths)])
+    expected = labels_by_path(filled)
+    target = tmp_path / {"webdataset": "all.tar", "imagefolder": "train", "coco": "a.json"}.get(format, "all")
+    filled.export(target, format=format)
+    for label in ODD:
+        filled.classes.delete(label)
+    assert filled.import_labels(target, format=format).unknown == []
+    assert labels_by_path(filled) == expected
+
+
+def test_a_name_that_several_pictures_have_is_unknown(filled, paths, tmp_path):
+    folder = tmp_path / "more" / "fish"
+    folder.mkdir(parents=True)
+    (folder / tail(paths[0], 1)).write_bytes(Path(paths[7]).read_bytes())
+    filled.add(folder)
+    report = filled.import_labels(write(tmp_path / "a.json", coco([tail(paths[0]), tail(paths[4])])))
+    assert report.unknown == [tail(paths[0])]
+    assert labels_by_path(filled) == {paths[4]: ["house"]}
+
+
+def test_names_can_be_urls_and_names_of_no_file_are_unknown(filled, paths, tmp_path):
+    report = filled.import_labels(write(tmp_path / "a.json", coco(["https://host/a.jpg", "\ud800.jpg"])))
+    assert report.unknown == ["https://host/a.jpg", "\ud800.jpg"]
+
+
+def test_an_import_of_labels_reports_its_progress(filled, paths, tmp_path):
+    stages = []
+    rows = "".join(f"{path},fish\n" for path in paths)
+    file = write(tmp_path / "a.csv", f"path,label\n{rows}")
+    filled.import_labels(file, progress=lambda *stage: stages.append(stage))
+    assert stages == [
+        ("reading labels", 0, None), ("matching names", 0, 8), ("storing labels", 0, 8), ("storing labels", 8, 8)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["csv", "coco", "labelstudio", "fiftyone", "webdataset"])
+def test_an_export_reports_its_progress(filled, tmp_path, format):
+    stages = []
+    filled.export(tmp_path / "out", format=format, progress=lambda *stage: stages.append(stage))
+    assert stages[0][:2] in (("exporting", 0), ("writing pictures", 0))
 
 
 def test_datasets_contain_the_predictions_and_hex_ids(labelled, paths, tmp_path):

@@ -272,7 +272,7 @@ def test_several_words_and_pictures_have_the_smallest_probability(kinds_collecti
     assert without[0].likely == pytest.approx(0.9, abs=0.03)
     mixed = kinds_collection.search(0, words="tiger", k=60, likely=0)
     distances = "the distances of 60 random pictures, which is optimistic"
-    assert mixed.estimated_from == f"the network's probabilities; {distances}"
+    assert mixed.estimated_from == f"the network's probabilities and {distances}"
     assert mixed[0].id == 0
     assert [r.likely for r in mixed] == sorted((r.likely for r in mixed), reverse=True)
 
@@ -311,7 +311,7 @@ def test_the_command_line_prints_likelihoods_and_the_cutoff(labelled, capsys, mo
     assert "at least 60 % likely" in shown.err
     assert "estimated from 400 labelled pictures" in shown.err
     assert json.loads(call("--likely", "0.6", "--json").out)[1]["likely"] == pytest.approx(expected[1].likely)
-    assert call("--within", "0.5").err == "1 of 200 results have a score of at most 0.5.\n"
+    assert call("--within", "0.5").err == "1 of 200 results has a score of at most 0.5.\n"
     assert call().out.splitlines()[0].split() == ["0.0000", "/photos/0/500.jpg"]  # for scripts, always the same
     assert "likely" not in json.loads(call("--json").out)[0]
     monkeypatch.setattr(cli_search, "on_terminal", lambda: True)

@@ -83,6 +83,10 @@ def test_by_default_the_tools_only_read(ask):
         assert "URLs are not allowed" in reason(
             await client.call_tool("search", {"pictures": ["http://127.0.0.1/a.jpg"]})
         )
+        assert "is a folder" in reason(await client.call_tool("classify", {"pictures": ["/"]}))
+        folder = found[0]["path"].rpartition("/")[0]
+        inside = value(await client.call_tool("search", {"words": "beach", "folder": folder}))
+        assert {one["path"].rpartition("/")[0] for one in inside} == {folder}
         assert "No picture with the id" in reason(await client.call_tool("show", {"id": "0" * 16}))
         assert "less than or equal to 100" in reason(await client.call_tool("search", {"words": "beach", "k": 1000}))
         assert "No label named 'nothing'" in reason(

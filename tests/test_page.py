@@ -241,7 +241,7 @@ def test_words_and_enter_search_and_show_what_was_understood(site):
     expect(page.locator("#search")).to_have_value("night not face")
 
 
-def test_suggestions_complete_the_word_at_the_cursor(site):
+def test_suggestions_complete_the_words_at_the_cursor(site):
     page = site.visit()
     field, options = page.locator("#search"), page.locator("#suggestions").get_by_role("option")
     field.fill(" night at beach")
@@ -256,6 +256,11 @@ def test_suggestions_complete_the_word_at_the_cursor(site):
     expect(field).to_have_value("house night at beach")
     expect(options).to_have_count(0)
     heading(page, "demo")  # Enter chose the suggestion and did not search
+    field.fill("night not fi")
+    field.press_sequentially("s")
+    expect(options).to_have_text(["fish"])
+    options.first.click()
+    expect(field).to_have_value("night not fish")
     field.fill("")
     field.press_sequentially("fi")
     expect(options).to_have_text(["fish"])
@@ -308,13 +313,14 @@ def test_words_are_examples_in_the_tray_and_in_the_address(site, address):
 
 
 def test_a_session_starts_from_words(site):
-    page = site.visit("search?words=balloons")
+    page = site.visit("search?words=balloons&without_words=night")
     page.locator("#tray").get_by_role("button", name="Start a session").click()
     expect(page.locator(".judge .tile")).to_have_count(9)
     expect(page.get_by_label("Class name")).to_have_value("balloons")
     assert sum(name.startswith("balloons") for name in names(page, ".judge")) > 4
     expect(page.locator("#tray")).to_be_hidden()
     assert "words" not in place(page)
+    expect(page.get_by_role("list", name="Started from").locator("li")).to_have_text(["“balloons”", "not “night”"])
 
 
 def test_a_picture_lists_what_the_network_recognizes(site, address):

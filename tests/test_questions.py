@@ -63,6 +63,20 @@ def test_each_strategy_asks_about_the_pictures_in_its_name():
     assert asked[0] == free[np.argmin(np.abs(f))]
 
 
+@pytest.mark.parametrize(
+    ("n", "effort", "expected"), [(500, None, 1.0), (10**7, None, 0.02), (10**7, "exact", "exact")]
+)
+def test_ambiguous_items_are_searched_in_a_share_of_a_large_collection(monkeypatch, n, effort, expected):
+    efforts = []
+    search = Flat.search
+    monkeypatch.setattr(
+        Flat, "search", lambda *args, **options: efforts.append(options["effort"]) or search(*args, **options)
+    )
+    many = Candidates(index, None, ids[:3], effort, np.random.default_rng(0), ids=range(n))
+    choose_questions(many, svm, 9, "frontier")
+    assert efforts == [expected]
+
+
 def test_a_mix_asks_for_matches_as_far_as_the_unfound_positives_are_within_reach():
     likely = choose_questions(candidates(), svm, 9, "maximum").tolist()
     ambiguous = choose_questions(candidates(), svm, 9, "frontier").tolist()

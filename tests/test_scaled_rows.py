@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from lookalike.errors import InputError
 from lookalike.index import Flat
 from lookalike.index import flat as flat_module
 from lookalike.index.queries import PointQuery
@@ -35,6 +36,19 @@ def test_a_row_does_not_depend_on_the_others_or_on_the_scale_of_other_columns() 
     alone = np.concatenate([ScaledRows.encode(X[[i]]).data for i in range(3)])
     np.testing.assert_array_equal(ScaledRows.encode(X).data, alone)
     np.testing.assert_allclose(ScaledRows.encode(X).decode()[:, GROUP:], X[:, GROUP:], atol=0.02)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_not_finite_are_rejected(bad: float) -> None:
+    X = gaussian(3)
+    X[1, 70] = bad
+    with pytest.raises(InputError, match="must be finite"):
+        ScaledRows.encode(X)
+
+
+def test_no_rows_and_no_columns_are_encoded() -> None:
+    assert ScaledRows.encode(np.empty((0, 70), np.float32)).decode().shape == (0, 70)
+    assert ScaledRows.encode(np.empty((2, 0), np.float32)).decode().shape == (2, 0)
 
 
 def test_any_tool_can_decode_the_stored_array() -> None:

@@ -53,6 +53,8 @@ def test_a_session_starts_from_words(service, kinds):
     assert len({found["item"]["id"] for found in best} & set(kinds["sunset"])) >= 4
     both = {"words": ["sunset"], "examples": [{"id": kinds["sunset"][0]}]}
     assert service.post("/sessions", both, status=201)["relevant"] == kinds["sunset"][:1]
+    signed = service.post("/sessions", {"words": ["sunset"], "without_words": ["fish"]}, status=201)
+    assert [(one["words"], one["positive"]) for one in signed["examples"]] == [("sunset", True), ("fish", False)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_a_session_starts_from_words(service, kinds):
         ({"words": ["elefant"]}, None, "Similar words: elephant"),
         ({"words": [""]}, "words.0", "1 or more characters"),
         ({"words": ["x" * 201]}, "words.0", "200 or fewer characters"),
-        ({"words": ["sunset"], "without_words": ["fish"]}, "without_words", "without_words"),
+        ({"words": ["sunset"], "without_words": ["sunset"]}, None, "as positive and as negative"),
     ],
 )
 def test_an_invalid_start_of_a_session_is_rejected(service, body, field, message):

@@ -252,7 +252,7 @@ def test_errors_of_vector_files_name_the_row_and_import_nothing(filled, ids, tmp
     refused(filled, write_parquet(file, id=names, vector=X), "no column 'w' of vectors", column="w")
     refused(filled, write_parquet(file, id=["zz", "yy", "xx"], vector=X), "No picture .* first is 'zz'")
     refused(filled, write_parquet(file, id=names, vector=X), "contains the names", ids=file)
-    refused(filled, as_lines(file, ["text"]), "is not a Parquet file")
+    refused(filled, as_lines(file, ["text"]), "Cannot read .* as a Parquet file")
     refused(filled, tmp_path / "none.npy", "does not exist")
     refused(filled, tmp_path / "v.mat", "No type of vector file named '.mat'", UnknownNameError)
     np.save(tmp_path / "x.npy", np.ones(3))
@@ -265,6 +265,16 @@ def test_errors_of_vector_files_name_the_row_and_import_nothing(filled, ids, tmp
     refused(filled, tmp_path / "x.npz", "no array ids")
     mixed = write_vecs(tmp_path / "x.fvecs", [[1.0, 2.0], [1.0, 2.0, 3.0], [1.0]], "<f4")
     refused(filled, mixed, "row 2 .* another dimension", ids=few)
+    vectors = [X[0], None, [1e300] * 5]
+    refused(filled, write_parquet(file, id=names, vector=vectors), r"row 3 of .* infinity")
+    np.save(tmp_path / "x.npy", rows(2))
+    data = (tmp_path / "x.npy").read_bytes()
+    for name, content in (
+        ("z.npy", b""), ("z.npy", b"text"), ("z.npy", data[:-1]), ("z.npy", data.replace(b"}", b"[")),
+        ("z.npz", b""), ("z.npz", data), ("z.npz", (tmp_path / "x.npz").read_bytes()[:-30]),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+        refused(filled, tmp_path / name, f"Cannot read vectors from .*{name}", ids=few if name == "z.npy" else None)
     (tmp_path / "y.fvecs").write_bytes(write_vecs(tmp_path / "x.fvecs", rows(3), "<f4").read_bytes()[:-2])
     refused(filled, tmp_path / "y.fvecs", "ends within the vector of row 3", ids=few)
 

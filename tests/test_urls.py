@@ -39,6 +39,11 @@ class Site(http.server.SimpleHTTPRequestHandler):
             self.send_response(PLANNED.pop(0))
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif "redirected" in self.path:
+            self.send_response(302)
+            self.send_header("Location", self.path.partition("?to=")[2] or self.path)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif self.path.startswith("/endless"):
             self.send_response(200)
             self.end_headers()
@@ -183,6 +188,38 @@ def test_unchanged_pictures_are_not_downloaded_again(web, collection):
     report = collection.refresh()
     assert (report.changed, report.known) == (1, 2)
     assert reads() == ["/a.jpg"]
+
+
+def test_a_refresh_of_a_folder_contacts_no_host(web, collection, tmp_path, pictures):
+    folder = tmp_path / "photos"
+    shutil.copytree(next(pictures.iterdir()), folder)
+    stages = []
+    collection.add(f"{web.address}/a.jpg", folder, recipes="color", progress=lambda stage, *_: stages.append(stage))
+    assert stages[0] == "connecting"
+    reports = collection.watch()
+    next(reports)
+    REQUESTS.clear()
+    shutil.copy(web.folder / "b.jpg", folder / "new.jpg")
+    assert next(reports).added == 1
+    reports.close()
+    assert collection.refresh(folder).added == 0
+    assert REQUESTS == []
+
+
+def test_a_url_is_an_example_on_the_command_line(web, tmp_path, capsys):
+    path = str(tmp_path / "own.lookalike")
+    assert cli.run(["-c", path, "add", f"{web.address}/list.txt", "--recipe", "color"]) == 0
+    capsys.readouterr()
+    assert cli.run(["-c", path, "search", f"{web.address}/b.jpg", "-k", "1"]) == 0
+    assert capsys.readouterr().out.split() == ["0.0000", f"{web.address}/b.jpg"]
+
+
+def test_a_redirect_that_leads_nowhere_is_an_error_and_the_host_is_asked_again(web, collection):
+    with pytest.raises(SourceError, match="redirects too often, or to a URL that is not"):
+        collection.add(f"{web.address}/endlessly/redirected.jpg")
+    with pytest.raises(SourceError, match="redirects too often, or to a URL that is not"):
+        collection.add(f"{web.address}/redirected.jpg?to=file:///etc/passwd")
+    assert urls.find(f"{web.address}/a.jpg") is not None  # the host is asked again
 
 
 def test_a_picture_that_was_deleted_from_a_server_is_removed(web, collection):
@@ -350,5 +387,6 @@ def test_paths_on_standard_input_are_added_and_refreshed(tmp_path, pictures, mon
         assert collection.sources() == [str(line), *files[1:]]
         os.utime(files[1], (1, 1))
         assert collection.refresh().known == 3
-    assert run(b"\n", "add", "-") == 2
+    assert run(b"\n", "-c", str(tmp_path / "new.lookalike"), "add", "-") == 2
     assert "no paths on standard input" in capsys.readouterr().err
+    assert not (tmp_path / "new.lookalike").exists()

@@ -45,9 +45,9 @@ def test_the_widget_runs_rounds_undoes_marks_and_saves_a_class(labelled):
     assert len(session.marks) == 1
     widget.handle({"action": "round", "marks": {"0" * 16: "relevant"}})
     assert "item" in widget.status
-    widget.handle({"action": "finish", "name": "coast"})
-    assert (widget.status, widget.finished) == ("1 picture labelled as coast.", True)
-    assert labelled.label_counts()["coast"] == 1
+    widget.handle({"action": "finish", "name": "coast", "marks": {f"{max(beaches):016x}": "relevant"}})
+    assert (widget.status, widget.finished) == ("2 pictures labelled as coast.", True)
+    assert labelled.label_counts()["coast"] == 2
     assert widget.answer == 4
 
 
@@ -87,8 +87,9 @@ def test_in_the_browser_one_click_means_yes_and_two_mean_no(browser):
         page.evaluate("change('questions', [{ id: 'd4', name: 'four', image: '', mark: '' }])")
         page.evaluate("change('status', 'Round 2')")
         page.get_by_role("textbox", name="Name of the class").fill("coast")
+        page.get_by_role("button", name="four").click()
         page.get_by_role("button", name="Save as class").click()
-        assert page.evaluate("sent.at(-1)") == {"action": "finish", "name": "coast"}
+        assert page.evaluate("sent.at(-1)") == {"action": "finish", "name": "coast", "marks": {"d4": "relevant"}}
         page.evaluate("traits.finished = true")
         page.evaluate("change('status', '1 picture labelled.')")
         assert page.get_by_role("button", name="Next round").is_disabled()

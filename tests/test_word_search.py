@@ -267,6 +267,15 @@ def test_completions_are_labels_folders_and_kinds(collection):
     assert collection.complete(" ") == []
 
 
+def test_completions_start_with_the_last_words_of_a_text(collection):
+    assert collection.complete("my garden p")[0] == "garden party"
+    assert collection.complete("bus not polar b")[0] == "polar bear"
+    collection.classes.add("bus stop", [1])
+    assert collection.complete("garden bus s")[0] == "bus stop"
+    assert "tiger" in collection.complete("bus tige")
+    assert collection.complete("bus t") == []  # one letter starts too many words
+
+
 def test_a_session_starts_from_words(collection):
     session = collection.session(words="feline", name="cats")
     assert {result.id for result in session.best(2)} == {2, 3}
@@ -285,6 +294,18 @@ def test_a_session_from_words_asks_about_their_results_until_three_pictures_are_
     assert [item.id for item in session.round(window=2).questions] == [6, 7]
     session.mark(relevant=[1, 2, 3])  # picture 7 is most similar to picture 1
     assert [item.id for item in session.round(window=1).questions] == [7]
+
+
+def test_negative_words_of_a_session_lower_the_rank_of_their_matches(collection):
+    session = collection.session(words="feline", without_words="tiger")
+    assert [(example.words, example.positive) for example in session.examples] == [("feline", True), ("tiger", False)]
+    assert [item.id for item in session.round(window=2).questions] == found(collection, "feline", without_words="tiger")
+    ranked = [result.id for result in session.best(7)]
+    assert ranked.index(2) < ranked.index(3)
+    with pytest.raises(InputError, match="as positive and as negative"):
+        collection.session(words="tiger", without_words="tiger")
+    with pytest.raises(InputError, match="at least one positive example"):
+        collection.session(without_words="tiger")
 
 
 def test_a_session_from_words_continues_when_its_words_became_unknown(collection):
@@ -362,6 +383,19 @@ def test_the_users_own_words_come_before_the_text_encoder(clipped):
     assert clipped.search(words="sunset", k=1)[0].id == night.id
     assert "sunset" in kinds_found(clipped.search(words="sunset", k=2))
     clipped.classes.delete("sunset")
+
+
+@pytest.mark.usefixtures("read_here")
+def test_the_likelihood_of_results_of_a_text_encoder_comes_from_distances(clipped, monkeypatch):
+    monkeypatch.setattr("lookalike.collection.likelihood.MIN_PICTURES", len(clipped))
+    results = clipped.search(words="night", k=20, likely=0)
+    assert results.estimated_from == "the distances of 20 random pictures, which is optimistic"
+    shares = [result.likely for result in results]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1] >= 0
+    kept = clipped.search(words="night", k=20, likely=shares[0])
+    assert len(kept) < 20
+    assert kinds_found(kept[:3]) == {"night"}
 
 
 @pytest.mark.usefixtures("read_here")

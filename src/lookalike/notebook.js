@@ -27,7 +27,7 @@ function render({ model, el }) {
   const buttons = [
     button("Next round", () => ({ action: "round", marks: chosen() })),
     button("Undo", () => ({ action: "undo" })),
-    button("Save as class", () => ({ action: "finish", name: name.value })),
+    button("Save as class", () => ({ action: "finish", marks: chosen(), name: name.value })),
   ];
   const hint = make("div", { className: "hint", textContent: "Does it match? Click once for yes, twice for no." });
   const bar = make("div", { className: "bar" }, ...buttons.slice(0, 2), name, buttons[2]);

@@ -5,6 +5,7 @@ Python sends the questions and the best pictures as traits; the browser sends wh
 """
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,9 @@ class SessionWidget(anywidget.AnyWidget):
     def handle(self, message: dict[str, Any]) -> None:
         """Do what the user asked for; an error becomes the status.
 
-        The message has an `action`: "round" with `marks`, {id: "relevant", "irrelevant" or "skip"}, which stores the
-        marks and runs the next round; "undo", which undoes the last marks; "finish" with a `name`, which labels the
-        relevant pictures.
+        The message has an `action`: "round", which stores the `marks`, {id: "relevant", "irrelevant" or "skip"}, and
+        runs the next round; "undo", which undoes the last marks; "finish" with a `name`, which stores the marks and
+        labels the relevant pictures.
         """
         actions = {"round": self._next_round, "undo": self._undo, "finish": self._finish}
         action = actions.get(message.get("action", ""))
@@ -72,7 +73,7 @@ class SessionWidget(anywidget.AnyWidget):
             self._try(lambda: action(message))
         self.answer += 1  # the page waits for it
 
-    def _try(self, act: Any) -> None:
+    def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
         except (LookalikeError, OSError) as error:
@@ -81,13 +82,16 @@ class SessionWidget(anywidget.AnyWidget):
     def _resume(self) -> None:
         self._show(self.session.resume(self._k, self._window))
 
-    def _next_round(self, message: dict[str, Any]) -> None:
+    def _mark(self, message: dict[str, Any]) -> None:
         marks = {parse_id(item): kind for item, kind in message.get("marks", {}).items()}
         given = {
             kind: [item for item, mark in marks.items() if mark == kind and item is not None]
             for kind in ("relevant", "irrelevant", "skip")
         }
         self.session.mark(**given)
+
+    def _next_round(self, message: dict[str, Any]) -> None:
+        self._mark(message)
         self._show(self.session.round(self._k, self._window))
 
     def _undo(self, _: dict[str, Any]) -> None:
@@ -96,6 +100,7 @@ class SessionWidget(anywidget.AnyWidget):
         self.status = f"Undid {many(len(undone), 'mark')}." if undone else "There is nothing to undo."
 
     def _finish(self, message: dict[str, Any]) -> None:
+        self._mark(message)
         done = self.session.finish(message.get("name") or None)
         self.title, self.finished = repr(self.session)[1:-1], True
         self.status = f"{many(int(done.labelled), 'picture')} labelled as {done.name}."

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.errors import InputError
 from lookalike.types import Vectors
 
 GROUP = 64
@@ -52,7 +53,7 @@ class ScaledRows:
 
     @classmethod
     def encode(cls, X: NDArray[Any]) -> Self:
-        """Round vectors (m, d), which must be finite."""
+        """Round vectors (m, d). Raises InputError if they are not finite."""
         m, d = X.shape
         data = np.empty((m, row_width(d)), np.uint8)
         codes = data[:, :d].view(np.int8)
@@ -60,6 +61,8 @@ class ScaledRows:
         for g, columns in enumerate(_groups(d)):
             part = X[:, columns].astype(np.float32)  # (m, 64)
             scale = np.abs(part).max(axis=1) / np.float32(LARGEST)  # (m,)
+            if not np.isfinite(scale).all():
+                raise InputError("Vectors must be finite. Got NaN or infinity.")
             scale = np.minimum(scale, np.nextafter(np.finfo(np.float32).max / np.float32(LARGEST), np.float32(0)))
             part /= np.where(scale > 0, scale, np.float32(1))[:, None]
             codes[:, columns] = np.clip(np.rint(part), -LARGEST, LARGEST)

@@ -22,7 +22,7 @@ from lookalike.errors import ImageError, InputError, LookalikeError
 from lookalike.images.decoding import read
 from lookalike.images.files import LIMITS
 from lookalike.images.sources import locate
-from lookalike.text import either, human_probability, printable, shorten
+from lookalike.text import human_probability, join_words, printable, shorten
 from lookalike.types import Box, Pixels
 
 Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
@@ -123,7 +123,7 @@ def check_sheet(target: str | Path) -> Path:
     """Return the path of a contact sheet. Raises InputError if it cannot be written or is not a .png or .jpg file."""
     path = check_place(target)
     if path.suffix.lower() not in SHEET_SUFFIXES:
-        suffixes = either(SHEET_SUFFIXES)
+        suffixes = join_words(SHEET_SUFFIXES, "or")
         raise InputError(f"The name of a contact sheet must end in {suffixes}. Got {printable(str(target))}.")
     return path
 

@@ -56,14 +56,14 @@ def split_words(text: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", text)
 
 
-def either(words: Iterable[str]) -> str:
-    """Join alternatives for a message.
+def join_words(words: Iterable[str], conjunction: str) -> str:
+    """Join words for a message.
 
-    >>> either([".png", ".jpg", ".jpeg"])
+    >>> join_words([".png", ".jpg", ".jpeg"], "or")
     '.png, .jpg or .jpeg'
     """
     *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def human_probability(probability: float) -> str:

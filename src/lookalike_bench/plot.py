@@ -9,7 +9,7 @@ from typing import Any
 
 from lookalike.errors import InputError, MissingError
 from lookalike.show import check_place
-from lookalike.text import either
+from lookalike.text import join_words
 from lookalike_bench.tables import RATIO, SMALLER_IS_BETTER, Cell
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -28,7 +28,7 @@ def check_plot(target: str | Path) -> Path:
     """Return the path of a plot, or raise an error, before a long run, if it could not be written."""
     path = check_place(target)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"The file name of a plot must end in {either(SUFFIXES)}. Got {target}.")
+        raise InputError(f"The file name of a plot must end in {join_words(SUFFIXES, 'or')}. Got {target}.")
     _figure()
     return path
 

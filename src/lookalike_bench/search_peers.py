@@ -23,7 +23,7 @@ from lookalike.arrays import chunks
 from lookalike.codes.bits import Codes
 from lookalike.codes.hyperplanes import Itq
 from lookalike.codes.queries import CodeQuery
-from lookalike.index.ann import Ann
+from lookalike.index.ann import SHORTLIST, Ann
 from lookalike.index.flat import Flat
 from lookalike.index.fsm_tree import FsmTree
 from lookalike.index.hamming import Hamming
@@ -43,7 +43,7 @@ TURNS, BATCHES = 31, 11
 """Turns with one query and with several queries at a time."""
 TUNING_QUERIES = 50
 """Queries on which the effort of the other library is chosen."""
-BREADTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+BREADTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512)
 FAISS = {"hnsw": "HNSW16,Flat", "ivf": "IVF{lists},Flat", "pq": "IVF{lists},PQ{half}x4fs,RFlat"}
 """Specs for `faiss.index_factory`; HNSW is built with the same effort as ours."""
 CODES, BITS = 10_000_000, 64
@@ -150,7 +150,8 @@ def approximate_search(peer: str, place: Place, progress: Progress) -> Compared:
     rival.train(X)
     rival.add(X)
     if peer == "pq":
-        rival.k_factor = 14.0  # it re-ranks the same number of rows as ours: 4 k + 100
+        times, plus = SHORTLIST["ivfpq"]
+        rival.k_factor = times + plus / NEAREST  # it re-ranks the same number of rows as ours
 
     def theirs(points: Vectors, breadth: int) -> Ids:
         if peer == "hnsw":

@@ -58,7 +58,7 @@ STOP_WORDS = frozenset(
         """`
         a about above all also am an and any are as at be been before behind being below beside between both but by
         could do does during each either enough for from had has have having he her here him his how i if in inside into
-        is it its itself just like many may me more most much my near no nor not now of off on one only onto or other
+        is it its itself just like many may me more most much my near no nor now of off on one only onto or other
         our out outside over own s same self she should so some such than that the their them then there these they this
         those through to too under until up upon us very was we were what when where which while who whose will with
         within without would you your

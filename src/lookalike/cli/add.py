@@ -67,8 +67,9 @@ def add(
       lookalike -c work.lookalike add photos/ more.tar --recipe deep --recipe color
       lookalike add ~/Screenshots --ocr
     """
+    sources = _expand_stdin(sources)
     with opened(where, create=True, wait=wait) as collection, bars() as progress:
-        report = collection.add(*_expand_stdin(sources), recipes=recipe, progress=progress, workers=workers, ocr=ocr)
+        report = collection.add(*sources, recipes=recipe, progress=progress, workers=workers, ocr=ocr)
     return _print_report(report, json)
 
 
@@ -150,7 +151,7 @@ def label(
     ] = None,
     field: Annotated[
         str | None,
-        typer.Option("--field", metavar="NAME", help="Column, key or field of the labels. Default: the usual."),
+        typer.Option("--field", metavar="NAME", help="Column, key or field of the labels. Default: label or similar."),
     ] = None,
     pictures: Annotated[
         str | None,
@@ -170,8 +171,10 @@ def label(
       lookalike label ~/Pictures/sorted --author anna
       lookalike label annotations/instances.json --pictures ~/coco/images
     """
-    with opened(where) as collection:
-        report = collection.import_labels(source, author=author, format=format, field=field, pictures=pictures)
+    with opened(where) as collection, bars() as progress:
+        report = collection.import_labels(
+            source, author=author, format=format, field=field, pictures=pictures, progress=progress
+        )
     if json:
         print_json(dataclasses.asdict(report))
     else:
@@ -199,11 +202,15 @@ def _watch(where: str, roots: list[str], *, ocr: bool, workers: int | None, wait
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with opened(where, wait=wait_s) as collection:
-            for number, report in enumerate(collection.watch(*roots, workers=workers, ocr=ocr)):
+            with bars() as progress:  # the first report is that of the refresh
+                reports = collection.watch(*roots, progress=progress, workers=workers, ocr=ocr)
+                first = next(reports)
+            _print_report(first, json)
+            sys.stdout.flush()
+            print_note("Waiting for changes. Press Ctrl-C to stop.")
+            for report in reports:
                 _print_report(report, json)
                 sys.stdout.flush()
-                if number == 0:
-                    print_note("Waiting for changes. Press Ctrl-C to stop.")
     except KeyboardInterrupt:
         print_note("Stopped.")
     finally:

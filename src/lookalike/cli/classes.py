@@ -298,6 +298,9 @@ def hierarchy(
             metavar="SOURCE", help="CSV file with the columns child,parent, or a folder with nested subfolders."
         ),
     ] = None,
+    from_names: Annotated[
+        bool, typer.Option("--from-names", help="Look up the names of the classes in WordNet, a dictionary of nouns.")
+    ] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the hierarchy.")] = False,
     json: Json = False,
 ) -> int:
@@ -310,17 +313,20 @@ def hierarchy(
     Examples:
       lookalike classes hierarchy tree.csv
       lookalike classes hierarchy ~/Pictures/sorted
+      lookalike classes hierarchy --from-names
       lookalike classes hierarchy --clear
     """
-    if clear and source is not None:
-        raise InputError("Give either a source or --clear, not both.")
+    if (source is not None) + from_names + clear > 1:
+        raise InputError("Give a source, --from-names or --clear, but only one of them.")
     with opened(where) as collection:
-        if clear or source is not None:
+        if from_names:
+            collection.classes.set_hierarchy(collection.classes.named_hierarchy())
+        elif clear or source is not None:
             collection.classes.set_hierarchy([] if source is None else source)
         pairs = collection.classes.hierarchy()
     if json:
         print_json([{"child": child, "parent": parent} for child, parent in pairs])
-    elif source is not None or clear:
+    elif source is not None or from_names or clear:
         print_line(f"The hierarchy has {many(len(pairs), 'pair')} of child and parent.")
     elif not pairs:
         print_note("No hierarchy yet. Import one: lookalike classes hierarchy tree.csv")

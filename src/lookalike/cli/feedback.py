@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import lookalike
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import (
     COLLECTION,
@@ -23,9 +22,8 @@ from lookalike.cli.options import (
     Where,
     filtered,
     opened,
-    parse_box,
-    print_meanings,
-    split_words,
+    print_words,
+    read_examples,
 )
 from lookalike.cli.output import (
     bars,
@@ -81,7 +79,7 @@ def feedback(
     ] = None,
     negatives: Annotated[
         list[str] | None,
-        typer.Option("--not", "--without", metavar="IMAGE", help="Negative example; repeatable."),
+        typer.Option("--not", "--without", metavar="IMAGE|WORDS", help="Negative example; repeatable."),
     ] = None,
     label: Annotated[
         str | None, typer.Option("--label", metavar="NAME", help="Start from the pictures with this label.")
@@ -136,7 +134,7 @@ def feedback(
     \b
     Examples:
       lookalike feedback beach.jpg
-      lookalike feedback elephant --name elephants
+      lookalike feedback elephant --not statue --name elephants
       lookalike feedback beach.jpg dunes.jpg --not city.jpg --name 'beaches' --window 12
       lookalike feedback --resume 3f9a1c02
       lookalike feedback --resume 3f9a1c02 --rounds 0 --finish --name beaches
@@ -150,11 +148,10 @@ def feedback(
         _check_simulation(simulate, ignored | {"-k": k != DEFAULT_K})
         limit = SIMULATED_ROUNDS if rounds is None else rounds
         with opened(where) as collection, bars():
-            examples, texts = _examples(collection, given or [], words or [], box)
+            examples = read_examples(collection, given, words, negatives, box)
+            print_words(collection, examples)
             played = collection.simulate(
-                examples,
-                words=texts,
-                without=negatives or (),
+                **examples.query,
                 label=label,
                 labels_from=None if simulate == OWN_LABELS else simulate,
                 space=space,
@@ -165,33 +162,20 @@ def feedback(
         _print_simulated(played, limit, json)
         return 0
     with opened(where) as collection:
-        examples, texts = _examples(collection, given or [], words or [], box)
         if resume is None:
-            session = collection.session(
-                examples, words=texts, without=negatives or (), label=label, space=space, name=name, author=author
+            examples = read_examples(collection, given, words, negatives, box)
+            print_words(collection, examples)
+            session = collection.session(**examples.query, label=label, space=space, name=name, author=author)
+        elif given or words or negatives or box is not None or label is not None or space is not None:
+            raise InputError(
+                "--resume uses the session's own examples. Leave out IMAGE, WORDS, --words, --not, --box, --label and"
+                " --space."
             )
-        elif given or words or negatives or label is not None or space is not None:
-            raise InputError("--resume uses the session's own examples. Leave out IMAGE, --not, --label and --space.")
         else:
             session = collection.session(id=resume, author=author)
         program = f"lookalike {'' if where == COLLECTION else f'-c {shlex.quote(where)} '}"
         _play(Dialogue(collection, session, k, window, filter, sheet, json), rounds, finish, name, program)
     return 0
-
-
-def _examples(
-    collection: "Collection", given: list[str], words: list[str], box: str | None
-) -> tuple[list[Any], list[str]]:
-    """Return the example pictures, or the part of the picture that --box selects, and the words."""
-    images, texts = split_words(collection, given)
-    for text in [*texts, *words]:
-        print_meanings(collection.understand(text))
-    if box is None:
-        return list(images), [*texts, *words]
-    part = parse_box(box)
-    if len(images) != 1:
-        raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
-    return [lookalike.Crop(images[0], part)], [*texts, *words]
 
 
 def _check_simulation(labels: str, ignored: dict[str, Any]) -> None:

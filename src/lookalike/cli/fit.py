@@ -97,15 +97,15 @@ def fit(
     if more_negatives is not None and (features or negatives or calibrate or len(names) != 1):
         raise InputError(
             "--more-negatives needs exactly one fitted space and cannot be combined with --features, --negatives or"
-            " --calibrate."
-            " Example: lookalike fit slem --more-negatives SOURCE"
+            " --calibrate. Example: lookalike fit slem --more-negatives SOURCE"
         )
     by_labels = labels or import_labels is not None
     with opened(where, wait=wait) as collection:
         if labels:
             _check_no_files(collection, names)
         if import_labels is not None:
-            imported = collection.import_labels(import_labels)
+            with bars() as progress:
+                imported = collection.import_labels(import_labels, progress=progress)
             if imported.unknown:
                 print_note(f"Not in the collection: {many(len(imported.unknown), 'name')} from {import_labels}.")
         if calibrate:

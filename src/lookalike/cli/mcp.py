@@ -35,7 +35,7 @@ def mcp(
         create = mcp_server.create_server
     except ImportError as error:
         raise MissingError(
-            "lookalike mcp needs another package. Install it with: pip install 'lookalike[mcp]'"
+            "The MCP server needs the package mcp. Install it with: pip install 'lookalike[mcp]'"
         ) from error
     with opened(where) as collection:
         create(collection, author=author if allow_changes else None).run("stdio")

@@ -5,6 +5,7 @@ are dataclasses, which MCP clients receive as JSON with a schema. Errors are one
 """
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 import lookalike
-from lookalike.collection import Collection, Filter, Finished, Item, Result, format_id, parse_id
+from lookalike.collection import Collection, Filter, Finished, Item, Result, format_id, is_url, parse_id
 from lookalike.errors import InputError, LookalikeError, NoItemError
 
 INSTRUCTIONS = (
@@ -32,7 +33,7 @@ Ids = Annotated[list[Id], Field(description="Ids of pictures.", max_length=MAX_K
 K = Annotated[int, Field(description="Number of pictures.", ge=1, le=MAX_K)]
 Picture = Annotated[str, Field(description="Id of a picture in the collection, or path of a picture file.")]
 Label = Annotated[str | None, Field(description="Only pictures with this label.")]
-Folder = Annotated[str | None, Field(description="Only pictures in this folder, such as Pictures/2024.")]
+Folder = Annotated[str | None, Field(description="Only pictures in this folder: its path, or such as Pictures/2024.")]
 SessionId = Annotated[str, Field(description="Id of a session, as start_session and sessions return it.")]
 
 
@@ -123,7 +124,7 @@ class Tools:
             words=words or (),
             without=[_check_picture(one) for one in without or []],
             k=k,
-            filter=Filter(label=label, folder=folder, relative=folder is not None),
+            filter=Filter(label=label, folder=folder),
         )
         if not found and found.understood and not any(meaning.is_known for meaning in found.understood):
             raise InputError(f"None of these words is known: {words}")
@@ -151,10 +152,10 @@ class Tools:
         self, pictures: Annotated[list[Picture], Field(description="Pictures.", min_length=1, max_length=MAX_K)]
     ) -> list[Classified]:
         """Predict the class of pictures from the user's classes, with a probability; nothing is stored."""
+        predicted = self._collection.classify([_check_picture(one) for one in pictures])
         return [
             Classified(one, found.label, found.probability, found.nearest, found.labels)
-            for one in pictures
-            for found in self._collection.classify([_check_picture(one)])
+            for one, found in zip(pictures, predicted, strict=True)
         ]
 
     def classes(self) -> list[Class]:
@@ -251,9 +252,14 @@ def create_server(collection: Collection, *, author: str | None) -> MCPServer[An
 
 
 def _check_picture(picture: str) -> str:
-    """Return the id or path of a picture. An assistant cannot name a URL, so that no page can make it contact one."""
-    if "://" in picture:
+    """Return the id or path of a picture.
+
+    An assistant cannot name a URL, so that no page can make it contact one, or a folder, which could be a whole disk.
+    """
+    if is_url(picture):
         raise InputError("A picture must be an id or the path of a file. URLs are not allowed.")
+    if os.path.isdir(os.path.expanduser(picture)):
+        raise InputError(f"{picture} is a folder. Give ids of pictures or paths of picture files.")
     return picture
 
 

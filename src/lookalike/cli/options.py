@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -210,7 +210,47 @@ def parse_box(text: str) -> tuple[float, float, float, float]:
     return left, top, right, bottom
 
 
-def split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tuple[list[str], list[str]]:
+class Examples(NamedTuple):
+    """The examples of a search or session, as they were given on the command line."""
+
+    images: list[str]
+    words: list[str]
+    not_images: list[str]
+    not_words: list[str]
+    box: tuple[float, float, float, float] | None  # the part of the only image
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """The examples as arguments of `Collection.search` and `Collection.session`."""
+        return {
+            "examples": self.images if self.box is None else lookalike.Crop(self.images[0], self.box),
+            "words": self.words,
+            "without": self.not_images,
+            "without_words": self.not_words,
+        }
+
+
+def read_examples(
+    collection: "lookalike.Collection",
+    given: Sequence[str] | None,
+    words: Sequence[str] | None,
+    negatives: Sequence[str] | None,
+    box: str | None,
+) -> Examples:
+    """Divide positive and negative arguments into pictures and words, add those of --words, and read --box.
+
+    The words among the positive arguments are one text, so quotes are optional: `search dog on grass`.
+    """
+    images, given_words = _split_words(collection, given or [])
+    texts = [" ".join(given_words)] if given_words else []
+    not_images, not_texts = _split_words(collection, negatives or [])
+    part = None if box is None else parse_box(box)
+    if part is not None and len(images) != 1:
+        raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
+    return Examples(images, [*texts, *(words or [])], not_images, not_texts, part)
+
+
+def _split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tuple[list[str], list[str]]:
     """Divide arguments into pictures (files, paths in the collection, ids) and words.
 
     Raises InputError for an argument that looks like a picture but does not exist.
@@ -218,13 +258,20 @@ def split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tup
     pictures: list[str] = []
     words: list[str] = []
     for text in given:
-        if os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
+        if library.is_url(text) or os.path.isfile(os.path.expanduser(text)) or collection.find(text) is not None:
             pictures.append(text)
         elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in library.SUFFIXES:
-            raise InputError(f"{text} does not exist. To search for these words, give them with --words.")
+            reason = "is a folder, not a picture" if os.path.isdir(os.path.expanduser(text)) else "does not exist"
+            raise InputError(f"{text} {reason}. To search for these words, give them with --words.")
         else:
             words.append(text)
     return pictures, words
+
+
+def print_words(collection: "lookalike.Collection", examples: Examples) -> None:
+    """Print what a session understands by the words that it starts from."""
+    for text in [*examples.words, *examples.not_words]:
+        print_meanings(collection.understand(text))
 
 
 def print_meanings(meanings: Sequence["library.Meaning"]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import lookalike
 from lookalike.cli.lazy import Lazy
 from lookalike.cli.options import (
     Export,
@@ -17,10 +16,9 @@ from lookalike.cli.options import (
     Where,
     filtered,
     opened,
-    parse_box,
     parse_effort,
     print_meanings,
-    split_words,
+    read_examples,
 )
 from lookalike.cli.output import (
     bars,
@@ -32,7 +30,6 @@ from lookalike.cli.output import (
     print_rich,
     show_path,
 )
-from lookalike.errors import InputError
 from lookalike.text import human_probability, many
 
 if TYPE_CHECKING:
@@ -76,7 +73,7 @@ def search(
             metavar="PROBABILITY",
             min=0,
             max=1,
-            help="Leave out results that are less likely to be right, as estimated from labels, marks or distances.",
+            help="Leave out results that are less likely to be right, as estimated from labels, distances or kinds.",
         ),
     ] = None,
     rerank: Annotated[
@@ -107,7 +104,8 @@ def search(
 ) -> int:
     """Find pictures similar to the examples, best first. The score is a distance: 0 means the same picture.
 
-    Words find pictures by what they show, and by labels, folders and file names.
+    Words find pictures by what they show, by labels, folders and file names, and by the text in them (add --ocr). Their
+    score is 1 minus the match.
 
     \b
     Examples:
@@ -124,18 +122,10 @@ def search(
         show.check_sheet(sheet)  # fail before the search
     if html is not None:
         show.check_place(html)
-    part = None if box is None else parse_box(box)
     with opened(where) as collection, bars() as progress:
-        images, texts = split_words(collection, examples or [])
-        not_images, not_texts = split_words(collection, negatives or [])
-        texts += words or []
-        if part is not None and len(images) != 1:
-            raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
+        given = read_examples(collection, examples, words, negatives, box)
         query: dict[str, Any] = {
-            "examples": images if part is None else lookalike.Crop(images[0], part),
-            "words": texts,
-            "without": not_images,
-            "without_words": not_texts,
+            **given.query,
             "k": k,
             "space": space,
             "filter": filter,
@@ -149,9 +139,9 @@ def search(
             saved = collection.saved_searches.save(save, **query)
             print_note(f"Saved. To see what is new later: lookalike saved run {shlex.quote(saved.name)}")
         if html is not None or sheet is not None:
-            shown = [_example(collection, image, "example", part) for image in images]
-            shown += [_example(collection, image, "not") for image in not_images]
-            _draw(", ".join([*texts, *map(os.path.basename, images)]), shown, results, html, sheet)
+            shown = [_example(collection, image, "example", given.box) for image in given.images]
+            shown += [_example(collection, image, "not") for image in given.not_images]
+            _draw(", ".join([*given.words, *map(os.path.basename, given.images)]), shown, results, html, sheet)
     if not json:
         print_meanings(results.understood)
     print_results(results, json, boxes, rated=likely is not None)

@@ -25,7 +25,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     if name in __all__ and find_spec("distributed") is None:
-        raise MissingError("A cluster needs dask.distributed. Run: pip install 'lookalike[cluster]'")
+        raise MissingError("A cluster needs dask.distributed. Install it with: pip install 'lookalike[cluster]'")
     return _load(name)
 
 

@@ -2,7 +2,7 @@
 
 A task is a batch of entries. The worker reads the pictures in a separate process, which protects it from files that
 break a decoder, and returns vectors; the caller writes them. A task can run twice without harm, because the caller
-recognises a picture by its content.
+recognizes a picture by its content.
 """
 
 import os

@@ -50,6 +50,7 @@ from .reexports import check_target as check_target
 from .reexports import draw_folder as draw_folder
 from .reexports import format_id as format_id
 from .reexports import identify as identify
+from .reexports import is_url as is_url
 from .reexports import leads_inside as leads_inside
 from .reexports import parse_id as parse_id
 from .reexports import read as read
@@ -78,5 +79,5 @@ from .split import KEPT_TOGETHER as KEPT_TOGETHER
 from .split import PARTS as PARTS
 from .split import Split as Split
 from .vector_files import VectorReport as VectorReport
-from .words import MAX_WORDS as MAX_WORDS
+from .words import MAX_CHARACTERS as MAX_CHARACTERS
 from .words import Meaning as Meaning

@@ -1,7 +1,7 @@
 """Adding pictures: list files, read those that are new or changed, extract their features, commit.
 
 `Adding` has the operations: `add`, `refresh`, and extracting features again. `_Ingest` does one run over some sources:
-a pool reads files, recognises known pictures and extracts the features of the others; memory is bounded, and each
+a pool reads files, recognizes known pictures and extracts the features of the others; memory is bounded, and each
 commit is final. Callers hold the writer lock.
 """
 
@@ -106,9 +106,7 @@ class Report:
     skipped: dict[str, str] = field(default_factory=dict)  # path → why the file cannot be read; newly skipped files
     known_skipped: dict[str, str] = field(default_factory=dict)  # the same, for files that an earlier run skipped
     other_types: dict[str, int] = field(default_factory=dict)  # extension → number of files that are not read
-    files: dict[str, str] = field(
-        default_factory=dict
-    )  # path → "added", "copied" or "changed": the first REPORTED_FILES
+    files: dict[str, str] = field(default_factory=dict)  # path → "added", "copied" or "changed", for REPORTED_FILES
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     predicted: dict[str, int] = field(default_factory=dict)  # new pictures with a predicted class, by class
@@ -149,6 +147,9 @@ class Adding:
         """Check these sources, or all if none is given, for new, changed, moved and missing files."""
         report, known = Report(), self._store.items.sources()
         sources = list(roots) or known
+        known = [source for source in known if not is_url(source) or any(is_under(source, one) for one in sources)]
+        if any(map(is_url, known)):
+            progress("connecting", 0, None)
         absent = {source: why for source in {*sources, *known} if (why := _find_problem(self._store, source))}
         report.notes += [absent[source] for source in sources if source in absent]
         if roots and report.notes:
@@ -170,7 +171,8 @@ class Adding:
     def refresh_files(self, paths: Sequence[str], progress: Progress, workers: int | None) -> Report:
         """Check these files and folders, which can be new, changed or missing; they are inside of sources."""
         report = Report()
-        absent = [source for source in self._store.items.sources() if _find_problem(self._store, source)]
+        local = [source for source in self._store.items.sources() if not is_url(source)]
+        absent = [source for source in local if _find_problem(self._store, source)]
         present = [path for path in paths if not any(is_under(path, root_of(source)) for source in absent)]
         found = [path for path in find_files(present) if has_files(path)]
         copied_items = set[int]()
@@ -737,8 +739,7 @@ def _lacking_import(feature: Space) -> str:
     have = "has" if n == 1 else "have"
     return (
         f"{many(n, 'picture')} {have} no vector in space '{name}', whose vectors are imported. To import them:"
-        " lookalike"
-        f" import FILE --space {name}"
+        f" lookalike import FILE --space {name}"
     )
 
 

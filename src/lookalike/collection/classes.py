@@ -22,7 +22,7 @@ from lookalike.collection import html
 from lookalike.collection.class_model import ClassModel, Settings
 from lookalike.collection.evaluation import Evaluation, evaluate
 from lookalike.collection.label_formats import FORMATS, find_format
-from lookalike.collection.label_readers import SPLITS
+from lookalike.collection.label_readers import name_folders
 from lookalike.collection.picture_names import match_names
 from lookalike.collection.resolve import Example, as_list, files_in, items_named, rows_of
 from lookalike.collection.sessions import Finished, Session, login
@@ -298,6 +298,18 @@ class Classes:
         """The hierarchy of classes as pairs (child, parent)."""
         return self._names.parents()
 
+    def named_hierarchy(self) -> list[tuple[str, str]]:
+        """WordNet's hierarchy above the classes that are named by nouns, as pairs (child, parent) for `set_hierarchy`.
+
+        A name of several words counts as its last known noun: "red car" is a car.
+        """
+        from lookalike.classes import Words
+
+        pairs = Words.load().hierarchy(self._names.counts()).pairs
+        if not pairs:
+            raise InputError("No class has a name that WordNet knows. Give a file or a folder with the hierarchy.")
+        return pairs
+
     def set_hierarchy(self, source: str | Path | Iterable[tuple[str, str]]) -> int:
         """Set the hierarchy, which helps classes with few pictures or none; return the number of pairs.
 
@@ -370,18 +382,27 @@ def import_labels(
     format: str | None = None,
     field: str | None = None,
     pictures: Path | None = None,
+    progress: Progress = silent,
 ) -> LabelReport:
     """Label pictures of a collection from a file or a folder; see `read_labels`."""
-    pairs, unknown = read_labels(store.items, source, format, field, pictures)
+    progress("reading labels", 0, None)
+    chosen = find_format(source, format)
+    pairs, unknown = read_labels(store.items, source, chosen, field, pictures, progress)
+    progress("storing labels", 0, len(pairs))
     canonical = store.judgements.classes.canonical_names((label for _, label in pairs), new=True)
     pairs = [(item, canonical[label]) for item, label in pairs]
-    origin = find_format(source, format)
-    store.judgements.add_labels(pairs, author=author, source="folder" if origin == "imagefolder" else origin)
+    store.judgements.add_labels(pairs, author=author, source="folder" if chosen == "imagefolder" else chosen)
+    progress("storing labels", len(pairs), len(pairs))
     return LabelReport(len(pairs), unknown)
 
 
 def read_labels(
-    items: Items, source: Path, format: str | None = None, field: str | None = None, pictures: Path | None = None
+    items: Items,
+    source: Path,
+    format: str | None = None,
+    field: str | None = None,
+    pictures: Path | None = None,
+    progress: Progress = silent,
 ) -> tuple[list[tuple[int, str]], list[str]]:
     """Read pairs of item and label from a file or a folder; also returns names that are not in the collection.
 
@@ -393,7 +414,8 @@ def read_labels(
         return known, []
     found = FORMATS[chosen].read(source, field)
     names = [name for name, _ in found.pairs]
-    matched = match_names(items, names, pictures or found.folder, anywhere=found.anywhere and pictures is None)
+    anywhere = found.anywhere and pictures is None
+    matched = match_names(items, names, pictures or found.folder, anywhere=anywhere, progress=progress)
     pairs = [(item, label) for item, (_, label) in zip(matched, found.pairs, strict=True) if item is not None]
     if chosen == "imagefolder" and not pairs:
         raise InputError(
@@ -445,18 +467,16 @@ def _is_number(value: object) -> bool:
 
 
 def _read_folders(items: Items, folder: Path) -> list[tuple[int, str]]:
-    """Pairs of known pictures in subfolders of a folder, and the name of the subfolder as the label.
-
-    If all subfolders are parts of a dataset, such as train and val, the labels are the names of the folders in them.
-    """
+    """Known pictures in subfolders of a folder, and their labels; see `name_folders`."""
     root = os.path.abspath(folder)
-    inner = [
-        (seen.item, os.path.relpath(path, root).split(os.sep)[:-1])
-        for path, seen in items.paths_under(root)
-        if seen.item is not None
-    ]
-    in_parts = all(len(folders) > 1 and folders[0].lower() in SPLITS for _, folders in inner if folders)
-    return [(item, folders[1] if in_parts else folders[0]) for item, folders in inner if folders]
+    return name_folders(
+        folder,
+        (
+            (seen.item, os.path.relpath(path, root).split(os.sep)[:-1])
+            for path, seen in items.paths_under(root)
+            if seen.item is not None
+        ),
+    )
 
 
 def _nested_folders(folder: Path) -> list[tuple[str, str]]:

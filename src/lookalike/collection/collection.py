@@ -43,7 +43,17 @@ from lookalike.collection.other_files import forget_other_files, stored_totals
 from lookalike.collection.overview import Page, Pages, glance, speeds, stats
 from lookalike.collection.picture_map import POINTS, Map, PointClasses, known_map, make_map, point_classes
 from lookalike.collection.removals import record_removal, removed_paths, restore_pictures
-from lookalike.collection.resolve import Example, as_list, find_item, find_items, items_of, read_item, select, vectors
+from lookalike.collection.resolve import (
+    Example,
+    as_list,
+    as_texts,
+    find_item,
+    find_items,
+    items_of,
+    read_item,
+    select,
+    vectors,
+)
 from lookalike.collection.saved_searches import SavedSearches
 from lookalike.collection.searching import Push, Result, Results, cut_off, explain, find_pooled, make_query, search
 from lookalike.collection.sessions import Session, SimulatedRound, login, simulate, start_session, warm_up
@@ -159,6 +169,8 @@ class Collection:
             raise InputError("Nothing to add. Give at least one folder, archive or picture.")
         started = time.monotonic()
         paths = [absolute(source) for source in sources]
+        if progress is not None and any(map(is_url, paths)):
+            progress("connecting", 0, None)
         walk(paths, on_skip=ignore)  # raises an error for a missing source before anything is stored
         reader = TextReader() if ocr else None
         with self._store.writer(self.wait_s):
@@ -410,7 +422,7 @@ class Collection:
         again; if that is interrupted, `refresh` resumes it.
         """
         if not isinstance(labels, bool):
-            self.import_labels(labels)
+            self.import_labels(labels, progress=progress)
         with self._store.writer(self.wait_s), undo_new_spaces(self._spaces):
             return fit_spaces(
                 self._spaces,
@@ -468,7 +480,7 @@ class Collection:
         """
         progress = progress or silent
         if not isinstance(labels, bool):
-            self.import_labels(labels)
+            self.import_labels(labels, progress=progress)
         with self._store.writer(self.wait_s):
             with undo_new_spaces(self._spaces):
                 chosen_space = create_for_fit(self._spaces, space, calibration.GRID)
@@ -511,7 +523,7 @@ class Collection:
         """
         check_cutoff(within, likely)
         positive, negative = as_list(examples), as_list(without)
-        texts, negative_texts = ([given] if isinstance(given, str) else list(given) for given in (words, without_words))
+        texts, negative_texts = as_texts(words), as_texts(without_words)
         if texts or negative_texts:
             if rerank or where:
                 raise InputError("A search by words cannot be re-ranked, and its results have no matching part.")
@@ -571,9 +583,9 @@ class Collection:
         """What a search by words understands by each word: kinds of pictures, labels, names of folders and files."""
         return self._store.read_consistently(lambda: understand(self._spaces, words))
 
-    def complete(self, prefix: str, k: int = 8) -> list[str]:
-        """At most k suggestions for the word that a user types: labels, folders and kinds of pictures."""
-        return complete(self._spaces, prefix, k)
+    def complete(self, text: str, k: int = 8) -> list[str]:
+        """At most k suggestions for the last words of a text: labels, folders and kinds of pictures."""
+        return complete(self._spaces, text, k)
 
     def kinds(self, ids: Sequence[int]) -> dict[int, list[tuple[str, float]]]:
         """The kinds that the network recognizes in these items, with their probabilities, likeliest first."""
@@ -598,6 +610,7 @@ class Collection:
         *,
         words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
+        without_words: str | Sequence[str] = (),
         label: str | None = None,
         space: str | None = None,
         name: str | None = None,
@@ -610,12 +623,20 @@ class Collection:
         marks, by default the user who is logged in.
         """
         positive, negative = as_list(examples), as_list(without)
-        texts = [words] if isinstance(words, str) else list(words)
+        texts, negative_texts = as_texts(words), as_texts(without_words)
         if id is None:
             return start_session(
-                self._spaces, positive, negative, words=texts, label=label, space=space, author=author, name=name
+                self._spaces,
+                positive,
+                negative,
+                words=texts,
+                without_words=negative_texts,
+                label=label,
+                space=space,
+                author=author,
+                name=name,
             )
-        if positive or texts or negative or label or space or name:
+        if positive or texts or negative or negative_texts or label or space or name:
             raise InputError("An existing session already has examples, a space and a name. Give only its id.")
         return Session(self._spaces, id, author)
 
@@ -651,6 +672,7 @@ class Collection:
         *,
         words: str | Sequence[str] = (),
         without: Example | Sequence[Example] = (),
+        without_words: str | Sequence[str] = (),
         label: str | None = None,
         labels_from: str | Path | None = None,
         space: str | None = None,
@@ -665,7 +687,7 @@ class Collection:
         count as negative. The simulation ends after `rounds` rounds, or earlier if no questions are left.
         """
         positive, negative = as_list(examples), as_list(without)
-        texts = [words] if isinstance(words, str) else list(words)
+        texts, negative_texts = as_texts(words), as_texts(without_words)
 
         def read() -> list[SimulatedRound]:
             labels = None if labels_from is None else read_labels(self._store.items, Path(absolute(labels_from)))[0]
@@ -675,6 +697,7 @@ class Collection:
                 positive,
                 negative,
                 words=texts,
+                without_words=negative_texts,
                 label=label,
                 labels=labels,
                 rounds=rounds,
@@ -893,6 +916,7 @@ class Collection:
         format: str | None = None,
         field: str | None = None,
         pictures: str | Path | None = None,
+        progress: Progress | None = None,
     ) -> LabelReport:
         """Import labels from a file or a folder; labels of pictures that are not in the collection are reported.
 
@@ -903,7 +927,8 @@ class Collection:
         file has an error, no label is imported.
         """
         folder = None if pictures is None else Path(absolute(pictures))
-        return import_labels(self._store, Path(absolute(source)), author, format, field, folder)
+        path = Path(absolute(source))
+        return import_labels(self._store, path, author, format, field, folder, progress or silent)
 
     def skipped(self) -> dict[str, str]:
         """The files that could not be read, with reasons."""
@@ -1037,7 +1062,8 @@ class Collection:
             chosen = None if space is None else self._spaces.find(space)
             return tables.write_parquet(self._store, Path(absolute(target)), filter, None, chosen, progress or silent)
         export.check_format(format)
-        return export.write_items(self._store, target, format, filter)  # type: ignore[arg-type]  # checked above
+        report = progress or silent
+        return export.write_items(self._store, target, format, filter, report)  # type: ignore[arg-type]  # checked above
 
     def export_results(
         self, results: Sequence[Result], target: str | Path, *, progress: Progress | None = None

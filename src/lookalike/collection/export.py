@@ -95,10 +95,18 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(lines)
 
 
-def write_items(store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None) -> int:
+def write_items(
+    store: Store, target: str | Path | TextIO, format: Format, filter: Filter | None, progress: Progress
+) -> int:
     """Write the items to a path or an open text file; return their number."""
     written: list[int] = []
-    texts = item_lines(store, format, filter, lambda item: written.append(item.id))  # may fail before a file is opened
+
+    def count(item: Item) -> None:
+        if len(written) % ITEMS_BATCH == 0:
+            progress("exporting", len(written), None)
+        written.append(item.id)
+
+    texts = item_lines(store, format, filter, count)  # may fail before a file is opened
     if isinstance(target, str | Path):
         write_lines(Path(target), texts)
     elif hasattr(target, "write"):

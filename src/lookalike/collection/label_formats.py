@@ -44,7 +44,8 @@ def find_format(source: Path, format: str | None = None) -> str:
     if source.is_dir():
         if (source / "samples.json").is_file():
             return "fiftyone"
-        found = any((source / name).is_file() for name in readers.METADATA)
+        folders = [source, *(folder for folder in source.iterdir() if folder.name.lower() in readers.SPLITS)]
+        found = any((folder / name).is_file() for folder in folders for name in readers.METADATA)
         return "huggingface" if found else "imagefolder"
     if not source.is_file():
         raise InputError(

@@ -9,16 +9,19 @@ import csv
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from lookalike.collection.tables import need
+from lookalike.collection.tables import need, parquet_errors
 from lookalike.errors import InputError
 from lookalike.images.decoding import identify
 from lookalike.images.sources import SEPARATOR, SUFFIXES
 from lookalike.types import format_id, parse_id
+
+T = TypeVar("T")
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 """The files with labels in a Hugging Face `imagefolder`."""
@@ -26,8 +29,20 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
 """Folders of the parts of a dataset, which are not classes."""
 
+RENAMED = "lookalike_labels.json"
+"""The file next to class folders with the labels that cannot be names of folders, by the names used instead."""
+
 LABEL_KEYS = ("label", "labels", "class", "class_name", "cls", "category")
 """Names of the column or key with the label, in the order in which they are looked for."""
+
+COCO_KEYS = ("images", "annotations", "categories")
+"""The lists of a COCO file."""
+
+MIN_KEYS = frozenset(("id", "annotation_id", "annotator", "created_at", "updated_at", "lead_time"))
+"""Members of the tasks of Label Studio's JSON-MIN that are not control tags."""
+
+MIN_TAGS = frozenset(("choice", "choices", "label", "class"))
+"""Names of control tags with labels in JSON-MIN, which has no types."""
 
 MAX_JSON_BYTES = 2**20
 """Size limit of the .json and .cls members of a tar."""
@@ -56,8 +71,7 @@ def read_csv(file: Path, field: str | None) -> NamedLabels:
         if any("\n" in (row.get(column) or "") for column in ("id", "path", key_of_label)):
             raise InputError(
                 f"Cannot read labels from {file}: the value that ends on line {line} spans several lines; a quote may"
-                " be"
-                " missing."
+                " be missing."
             )
         if label := (row[key_of_label] or "").strip():
             pairs.append((row[key] or "", label))
@@ -105,17 +119,25 @@ def read_label_studio(file: Path, field: str | None) -> NamedLabels:
     """Read the tasks of a Label Studio project, exported as JSON or JSON-MIN: their annotations, not their predictions.
 
     Choices, and the labels of regions, are labels of the whole picture. `field` is the name of the control tag; by
-    default all. Skipped tasks and cancelled annotations have no labels.
+    default all, but in JSON-MIN, which mixes control tags with other data, only `MIN_TAGS`. Skipped tasks and cancelled
+    annotations have no labels.
     """
     tasks = _load_json(file)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise InputError(f"{file} is not an export of Label Studio: it must be a list of tasks.")
-    pairs: dict[tuple[str, str], None] = {}
+    found: list[tuple[int, str, str, Any]] = []  # the row of a task, its picture, a control tag, and a label
+    chosen: set[str] = set() if field is None else {field}
     for row, task in enumerate(tasks, 1):
         data = task["data"] if isinstance(task.get("data"), dict) else task
         name = _picture_of_task(file, row, data)
-        labels = _task_labels(file, row, task, field) if data is not task else _min_labels(task, field)
-        pairs.update(((name, label), None) for label in labels)
+        labels = list(_min_labels(task) if data is task else _task_labels(file, row, task))
+        found += [(row, name, tag, label) for tag, label in labels]
+        if field is None:
+            chosen.update(tag for tag, _ in labels if data is not task or tag in MIN_TAGS)
+    tags = {tag for _, _, tag, _ in found}
+    if tags and not tags & chosen:
+        raise _choice_error(file, field, tags, "control tag")
+    pairs = {(name, _text(file, f"task {row}", label)): None for row, name, tag, label in found if tag in chosen}
     return NamedLabels(list(pairs), file.parent)
 
 
@@ -130,15 +152,19 @@ def read_fiftyone(folder: Path, field: str | None) -> NamedLabels:
     if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
         raise InputError(f"{file} is not a FiftyOne dataset: it must be an object with a list of samples.")
     fields = {key for sample in samples for key, value in sample.items() if _is_fiftyone_label(value)}
-    chosen = _choose(file, field, fields, "ground_truth", "label field")
+    if any("ground_truth" in sample for sample in samples):  # no sample may have a label in it
+        fields.add("ground_truth")
+    chosen = _choose(file, field, fields, "ground_truth", "label field") if samples else ""
     pairs: dict[tuple[str, str], None] = {}
     for row, sample in enumerate(samples, 1):
         name = _text(file, f"sample {row}", _need(file, f"sample {row}", sample, "filepath"))
         item = sample.get("lookalike_id")
-        value = sample.get(chosen) or {}
-        several = next((value[key] for key in ("classifications", "detections") if key in value), [value])
-        for label in several:
-            if isinstance(label, dict) and label.get("label") is not None:
+        value = sample.get(chosen)
+        several = value.get("classifications", value.get("detections", [value])) if isinstance(value, dict) else value
+        if several is not None and not (isinstance(several, list) and all(isinstance(one, dict) for one in several)):
+            raise InputError(f"The {chosen} of sample {row} of {file} must be labels. Got {value!r:.80}.")
+        for label in several or []:
+            if label.get("label") is not None:
                 pairs[item if isinstance(item, str) else name, _text(file, f"sample {row}", label["label"])] = None
     return NamedLabels(list(pairs), file.parent)
 
@@ -163,12 +189,13 @@ def read_hugging_face(source: Path, field: str | None) -> NamedLabels:
 
 def read_folders(folder: Path, field: str | None) -> NamedLabels:  # noqa: ARG001 — folders have one kind of label
     """Read the files in class folders, with folders of parts above them (PART/CLASS/file), as in an `imagefolder`."""
-    pairs = []
-    for path in sorted(folder.rglob("*")):
-        inner = path.relative_to(folder).parts
-        folders = inner[1:-1] if len(inner) > 2 and inner[0].lower() in SPLITS else inner[:-1]
-        if folders and path.suffix.lower() in SUFFIXES and path.is_file():
-            pairs.append((PurePosixPath(*inner).as_posix(), folders[0]))
+    files = [
+        path.relative_to(folder)
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+    ]
+    visible = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    pairs = name_folders(folder, ((file.as_posix(), file.parts[:-1]) for file in visible))
     if not pairs:
         raise InputError(
             f"{folder} has no subfolder with pictures, and no {' or '.join(METADATA)}. Labels are the names of"
@@ -177,8 +204,22 @@ def read_folders(folder: Path, field: str | None) -> NamedLabels:  # noqa: ARG00
     return NamedLabels(pairs, folder)
 
 
+def name_folders(folder: Path, files: Iterable[tuple[T, Sequence[str]]]) -> list[tuple[T, str]]:
+    """Label files by the outermost of their folders inside `folder`; files without one have no label.
+
+    If all these folders are parts of a dataset, such as train and val, the folders in them are the labels.
+    """
+    renamed = _load_json(folder / RENAMED) if (folder / RENAMED).is_file() else {}
+    if not isinstance(renamed, dict) or not all(isinstance(label, str) for label in renamed.values()):
+        raise InputError(f"{folder / RENAMED} must be an object with the labels of folders.")
+    inside = [(file, folders) for file, folders in files if folders]
+    is_part = all(folders[0].lower() in SPLITS for _, folders in inside)
+    depth = int(is_part and any(len(folders) > 1 for _, folders in inside))
+    return [(file, renamed.get(folders[depth], folders[depth])) for file, folders in inside if len(folders) > depth]
+
+
 def read_web_dataset(file: Path, field: str | None) -> NamedLabels:
-    """Read a tar in the WebDataset format: the .cls, .txt or .json members with the same key as a picture.
+    """Read a tar in the WebDataset format: the .cls, .cls.txt or .json members with the same key as a picture.
 
     The key of a member is its name up to the first dot of the base name. A .json member is an object with the label, or
     several, under `field`, by default one of `LABEL_KEYS`; without one, the .cls or .cls.txt member is the label.
@@ -199,21 +240,21 @@ def read_web_dataset(file: Path, field: str | None) -> NamedLabels:
                     sample["pictures"].append(member.name)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
-    pairs, names = [], _names_of_classes(file)
-    for key, sample in samples.items():
-        labels = [names.get(label, label) for label in _sample_labels(file, key, sample, field)]
-        pairs += [(f"{file}{SEPARATOR}{name}", label) for name in sample["pictures"] for label in labels]
-    if not pairs:
+    if not any(len(sample) > 1 and sample["pictures"] for sample in samples.values()):
         raise InputError(f"{file} has no picture with a .cls, .cls.txt or .json member of the same key.")
+    names = _names_of_classes(file)
+    pairs = [
+        (f"{file}{SEPARATOR}{name}", label)
+        for key, sample in samples.items()
+        for label in _sample_labels(file, key, sample, field, names)
+        for name in sample["pictures"]
+    ]
     return NamedLabels(pairs, file.parent)
 
 
 def read_parquet(file: Path, field: str | None) -> NamedLabels:
     """Read a Parquet file: that of an export (id or path, and labels), or that of a Hugging Face dataset."""
     return read_hugging_face(file, field)
-
-
-COCO_KEYS = ("images", "annotations", "categories")
 
 
 def sniff_json(file: Path) -> str:
@@ -235,7 +276,8 @@ def sniff_json(file: Path) -> str:
 
 
 def _metadata_pairs(file: Path, field: str | None) -> Iterator[tuple[str, str]]:
-    rows = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}.get(file.suffix.lower())
+    parquet_rows: Rows = partial(_parquet_rows, field=field)
+    rows = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": parquet_rows}.get(file.suffix.lower())
     if rows is None:
         raise InputError(f"{file} must be a .csv, .jsonl or .parquet file.")
     chosen: str | None = None
@@ -297,30 +339,25 @@ def _jsonl_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     yield line, values
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"Line {line} of {file} is not valid JSON: {error.msg}.") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"Line {line} of {file} is not valid JSON: {error}.") from None
 
 
-def _parquet_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    pa, parquet = need("pyarrow"), need("pyarrow.parquet")
-    try:
+def _parquet_rows(file: Path, field: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    parquet, is_nested = need("pyarrow.parquet"), need("pyarrow.types").is_nested
+    with parquet_errors(file):
         table = parquet.ParquetFile(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"Cannot read labels from {file}: {error}.") from None
     names = _class_names(table.schema_arrow)
-    wanted = {*LABEL_KEYS, *names, "id", "lookalike_id", "file_name", "path", "filepath", "image"}
-    columns = [
-        field.name
-        for field in table.schema_arrow
-        if field.name in wanted or pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)
-    ]
+    wanted = {*LABEL_KEYS, *names, field, "image"}
+    columns = [column.name for column in table.schema_arrow if column.name in wanted or not is_nested(column.type)]
     row = 0
-    for batch in table.iter_batches(256, columns=columns):
-        for values in batch.to_pylist():
-            row += 1
-            for key, classes in names.items():
-                values[key] = _named(file, row, values.get(key), classes)
-            yield row, values
+    with parquet_errors(file):
+        for batch in table.iter_batches(256, columns=columns):
+            for values in batch.to_pylist():
+                row += 1
+                for key, classes in names.items():
+                    values[key] = _named(file, row, values.get(key), classes)
+                yield row, values
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
@@ -330,14 +367,9 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
     except (KeyError, ValueError, TypeError):
         return {}
     found = {}
-    for name, feature in features.items():
-        inner = (
-            feature[0]
-            if isinstance(feature, list)
-            else feature.get("feature", feature)
-            if isinstance(feature, dict)
-            else {}
-        )
+    for name, feature in features.items() if isinstance(features, dict) else ():
+        inner = feature[0] if isinstance(feature, list) and feature else feature
+        inner = inner.get("feature", inner) if isinstance(inner, dict) else {}
         if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and isinstance(inner.get("names"), list):
             found[name] = [str(label) for label in inner["names"]]
     return found
@@ -367,13 +399,13 @@ def _picture_of_task(file: Path, row: int, data: dict[str, Any]) -> str:
         return str(data["lookalike_id"])
     texts = {key: value for key, value in data.items() if isinstance(value, str)}
     keys: list[str] = [key for key in ("image", "img", "picture", "photo", "url", "captioning", "ocr") if key in texts]
-    keys += [key for key, value in texts.items() if urlsplit(value).path.lower().endswith(tuple(SUFFIXES))]
+    keys += [key for key, value in texts.items() if _split_url(value).path.lower().endswith(tuple(SUFFIXES))]
     keys += [key for key, value in texts.items() if value.startswith("/data/")]
     if not keys:
         raise InputError(
             f"Task {row} of {file} has no picture. Its data must have the key image. Got {', '.join(data):.80}."
         )
-    url = urlsplit(texts[keys[0]])
+    url = _split_url(texts[keys[0]])
     if url.path.rstrip("/").endswith("/data/local-files") and (local := parse_qs(url.query).get("d")):
         return local[0]
     path = unquote(url.path) if url.scheme or url.path.startswith("/data/") else texts[keys[0]]
@@ -382,72 +414,100 @@ def _picture_of_task(file: Path, row: int, data: dict[str, Any]) -> str:
     return path.lstrip("/") if url.scheme and url.scheme != "file" else path
 
 
-def _task_labels(file: Path, row: int, task: dict[str, Any], field: str | None) -> Iterator[str]:
+def _split_url(text: str) -> SplitResult:
+    try:
+        return urlsplit(text)
+    except ValueError:  # such as "[" in the place of the host
+        return SplitResult("", "", text, "", "")
+
+
+def _task_labels(file: Path, row: int, task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The control tags of a task, each with a label."""
     annotations = task.get("annotations", task.get("completions", []))
     if not isinstance(annotations, list) or not all(isinstance(annotation, dict) for annotation in annotations):
         raise InputError(f"The annotations of task {row} of {file} must be a list. Got {annotations!r:.80}.")
     for annotation in annotations:
         if annotation.get("was_cancelled") or annotation.get("skipped"):
             continue
-        for result in annotation.get("result") or []:
-            if not isinstance(result, dict) or (field is not None and result.get("from_name") != field):
-                continue
-            value = result.get("value")
-            found = value.get(str(result.get("type")), []) if isinstance(value, dict) else []
-            for label in found if isinstance(found, list) else []:
-                yield _text(file, f"task {row}", label[-1] if isinstance(label, list) and label else label)
+        results = annotation.get("result") or []
+        if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+            raise InputError(f"The results of task {row} of {file} must be a list of objects. Got {results!r:.80}.")
+        for result in results:
+            kind, value = str(result.get("type")), result.get("value")
+            if _is_label_key(kind) and isinstance(value, dict):
+                for label in _labels_in(value.get(kind)):
+                    yield str(result.get("from_name")), label
 
 
-def _min_labels(task: dict[str, Any], field: str | None) -> Iterator[str]:
-    """The labels of a task of JSON-MIN, which has the value of a control tag under its name."""
-    used = {"id", "annotation_id", "annotator", "created_at", "updated_at", "lead_time", "image", "img", "url"}
+def _min_labels(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The members of a task of JSON-MIN that can be control tags, each with a label."""
     for key, value in task.items():
-        if (
-            (key == field)
-            if field is not None
-            else (key not in used and key in ("choice", "choices", "label", "class"))
-        ):
-            found = value.get("choices", []) if isinstance(value, dict) else value
-            yield from [str(label) for label in (found if isinstance(found, list) else [found]) if label]
+        if key not in MIN_KEYS:
+            yield from ((key, label) for label in _labels_in(value))
+
+
+def _labels_in(value: Any) -> Iterator[Any]:
+    """The labels in the value of a control tag: text, a list of them, or an object with lists, such as a region."""
+    if isinstance(value, dict):
+        value = [label for key, found in value.items() if _is_label_key(key) for label in _labels_in(found)]
+    for label in value if isinstance(value, list) else [value]:
+        if isinstance(label, dict) and any(map(_is_label_key, label)):
+            yield from _labels_in(label)
+        elif isinstance(label, list) and label:  # a path in a taxonomy
+            yield label[-1]
+        elif label is not None and label != "":
+            yield label
+
+
+def _is_label_key(key: str) -> bool:
+    return key in ("choices", "taxonomy") or key.endswith("labels")
 
 
 # FiftyOne and WebDataset
 
 
 def _is_fiftyone_label(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("_cls") in (
-        "Classification",
-        "Classifications",
-        "Detection",
-        "Detections",
-    )
+    kinds = ("Classification", "Classifications", "Detection", "Detections")
+    return isinstance(value, dict) and value.get("_cls") in kinds
+
+
+def classes_file(tar: Path) -> Path:
+    """The file with the names of the classes of a tar, one per line."""
+    return tar.with_name(f"{tar.name}.classes.txt")
 
 
 def _names_of_classes(file: Path) -> dict[str, str]:
     """The names of the classes of a tar by number, from TAR.classes.txt or classes.txt next to it; empty without."""
-    for names in (file.with_name(f"{file.name}.classes.txt"), file.with_name("classes.txt")):
+    for names in (classes_file(file), file.with_name("classes.txt")):
         if names.is_file():
-            return {str(number): name for number, name in enumerate(names.read_text("utf-8").splitlines())}
+            try:
+                lines = names.read_text("utf-8").split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"Cannot read the names of the classes from {names}: {error}.") from None
+            return {str(number): name.strip() for number, name in enumerate(lines) if name.strip()}
     return {}
 
 
-def _sample_labels(file: Path, key: str, sample: dict[str, Any], field: str | None) -> list[str]:
+def _sample_labels(file: Path, key: str, sample: dict[str, Any], field: str | None, names: dict[str, str]) -> list[str]:
+    """The labels of a sample; numbers, other than text in a .json member, are replaced by the names of classes."""
     labels: Any = None
     if "json" in sample:
         try:
             values = json.loads(sample["json"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"The member {key}.json of {file} is not valid JSON: {error}.") from None
         if isinstance(values, dict):
-            names = (field,) if field else LABEL_KEYS
-            labels = next((values[name] for name in names if values.get(name) is not None), None)
+            keys = (field,) if field else LABEL_KEYS
+            labels = next((values[name] for name in keys if values.get(name) is not None), None)
     if labels is None and field is None:
         text = sample.get("cls", sample.get("cls.txt", b""))
         try:
             labels = text.decode().strip()
         except UnicodeDecodeError:
             raise InputError(f"The member {key}.cls of {file} must be text. Got {text!r:.40}.") from None
+        labels = names.get(labels, labels)
     found = labels if isinstance(labels, list) else [labels]
+    found = [names.get(str(label), label) if type(label) is int else label for label in found]
     return [_text(file, f"member {key}", label) for label in found if label is not None and str(label).strip()]
 
 
@@ -459,7 +519,7 @@ def _load_json(file: Path) -> Any:
         return json.loads(file.read_bytes())
     except OSError as error:
         raise InputError(f"Cannot read labels from {file}: {error.strerror}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not valid JSON: {error}.") from None
 
 
@@ -484,14 +544,16 @@ def _choose(file: Path, field: str | None, known: Iterable[str], usual: str, wha
         return field
     if field is None and (usual in names or len(names) == 1):
         return usual if usual in names else names[0]
-    problem = (
-        f"has no {what} {field!r}"
-        if field
-        else f"has several of these {what}s"
-        if names
-        else f"has no {what} with labels"
-    )
-    raise InputError(f"{file} {problem}. Choose one with --field. Found: {', '.join(names) or 'none'}.")
+    raise _choice_error(file, field, names, what)
 
 
-Reader = Callable[[Path, str | None], NamedLabels]
+def _choice_error(file: Path, field: str | None, names: Iterable[str], what: str) -> InputError:
+    """The error that the requested field does not exist, or that one must be requested."""
+    found = ", ".join(sorted(names))
+    several = f"could have labels in several {what}s" if found else f"has no {what} with labels"
+    problem = several if field is None else f"has no {what} {field!r}"
+    return InputError(f"{file} {problem}. Choose one with --field. Found: {found or 'none'}.")
+
+
+Reader: TypeAlias = Callable[[Path, str | None], NamedLabels]
+Rows: TypeAlias = Callable[[Path], Iterator[tuple[int, dict[str, Any]]]]

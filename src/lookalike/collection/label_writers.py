@@ -6,6 +6,7 @@ changed elsewhere can be imported again. Pictures that cannot be read are left o
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from lookalike.atomic_files import atomic_write
+from lookalike.collection.label_readers import RENAMED, classes_file
 from lookalike.collection.picture_files import check_new_folder, write_pictures
 from lookalike.collection.resolve import ITEMS_BATCH, items_in, read_item
 from lookalike.collection.tables import valid_unicode
@@ -105,14 +107,18 @@ def label_studio_lines(rows: Iterable[Row]) -> Iterator[str]:
 def write_folders(target: Target) -> int:
     """Write CLASS/ID.jpg, the layout of torchvision's ImageFolder. A picture with several labels is in several folders.
 
-    Pictures without a label are left out.
+    Pictures without a label are left out. Labels that cannot be names of folders are in the file RENAMED.
     """
     check_new_folder(target.path)
     rows = [row for row in rows_of(target.store, target.ids) if row.labels]
     names = sorted({label for row in rows for label in row.labels})
-    folders = dict(zip(names, safe_names(f"{name}." for name in names), strict=True))  # a name without a suffix
+    safe = safe_names(re.sub(r"^\.", "_", name) + "." for name in names)  # no hidden folders, and no suffixes
+    folders = dict(zip(names, safe, strict=True))
     files = [(row, target.path / folders[label] / row.file) for row in rows for label in row.labels]
-    return len({row.item.id for row in _write_files(target, files)})
+    written = _write_files(target, files)
+    if renamed := {folder: name for name, folder in folders.items() if folder != name}:
+        _write_lines(target.path / RENAMED, [json.dumps(renamed, ensure_ascii=False, indent=1) + "\n"])
+    return len({row.item.id for row in written})
 
 
 def write_hugging_face(target: Target) -> int:
@@ -194,11 +200,6 @@ def write_web_dataset(target: Target) -> int:
     target.progress("writing pictures", len(target.ids), len(target.ids))
     _write_lines(classes_file(target.path), (f"{name}\n" for name in names))
     return n
-
-
-def classes_file(tar: Path) -> Path:
-    """The file with the names of the classes of a tar, one per line."""
-    return tar.with_name(f"{tar.name}.classes.txt")
 
 
 def _choices(labels: Sequence[str]) -> dict[str, Any]:

@@ -4,22 +4,26 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from lookalike.images.sources import is_url
 from lookalike.store.items import Items
-from lookalike.types import parse_id
+from lookalike.types import Progress, parse_id, silent
 
 BATCH = 10_000
 """Names looked up in the catalogue at a time."""
 
 
-def match_names(items: Items, names: Sequence[str], folder: str | Path, *, anywhere: bool = False) -> list[int | None]:
+def match_names(
+    items: Items, names: Sequence[str], folder: str | Path, *, anywhere: bool = False, progress: Progress = silent
+) -> list[int | None]:
     """Return the item of each name, None if it is not in the collection.
 
-    A name is an id of 16 hexadecimal digits, an absolute path, or a path relative to `folder`. With `anywhere`, other
-    paths match the item whose id is the name of the file, as in datasets that `export` has written, or the picture
-    whose path ends with them, if it is the only one: datasets are often moved after their labels were written.
+    A name is an id of 16 hexadecimal digits, a URL, an absolute path, or a path relative to `folder`. With `anywhere`,
+    other paths match the item whose id is the name of the file, as in datasets that `export` has written, or the
+    picture whose path ends with them, if it is the only one: datasets are often moved after their labels were written.
     """
     found: list[int | None] = []
     for start in range(0, len(names), BATCH):
+        progress("matching names", start, len(names))
         found += _match_batch(items, names[start : start + BATCH], folder)
     if anywhere and None in found:
         by_id = {name: _id_in(name) for name, item in zip(names, found, strict=True) if item is None}
@@ -37,10 +41,19 @@ def match_names(items: Items, names: Sequence[str], folder: str | Path, *, anywh
 def _match_batch(items: Items, names: Sequence[str], folder: str | Path) -> list[int | None]:
     ids = [parse_id(name) for name in names]
     known = set(items.existing(item for item in ids if item is not None).tolist())
-    paths = [os.path.abspath(os.path.join(folder, name)) for name in names]
+    paths = [_absolute(name, folder) for name in names]
     seen = items.seen(paths)
     by_path = [seen[path].item if path in seen else None for path in paths]
     return [item if item in known else other for item, other in zip(ids, by_path, strict=True)]
+
+
+def _absolute(name: str, folder: str | Path) -> str:
+    """The absolute path of a name, or its URL; "" for text that cannot be the name of a file."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return ""
+    return name if is_url(name) else os.path.abspath(os.path.join(folder, name))
 
 
 def _match_ends(items: Items, names: Iterable[str]) -> dict[tuple[str, ...], int]:

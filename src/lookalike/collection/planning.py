@@ -190,8 +190,9 @@ PICTURE_S = 0.0019
 ADD_BYTES = 800e6
 """Memory of an add with its reading processes (README, 10,000 pictures)."""
 
-CATALOGUE_BYTES = 250
-"""Bytes on disk per picture, in addition to vectors and kinds: path, size, dates, id, and 8 per word in the path."""
+CATALOGUE_BYTES = 330
+"""Bytes on disk per picture, in addition to vectors and kinds: path, size, dates, id, digests, camera data, and 8 per
+word in the path (docs/store.md)."""
 
 ID_BYTES = 25
 """Bytes in memory per row of an index, in addition to the vector: id, sorted table of ids and rows, live flag."""

@@ -8,6 +8,7 @@ from lookalike.images.files import LIMITS as LIMITS
 from lookalike.images.files import Limits as Limits
 from lookalike.images.sources import SUFFIXES as SUFFIXES
 from lookalike.images.sources import Entry as Entry
+from lookalike.images.sources import is_url as is_url
 from lookalike.images.sources import leads_inside as leads_inside
 from lookalike.images.workers import ReadPool as ReadPool
 from lookalike.index.threads import CORES as CORES

@@ -59,6 +59,11 @@ def as_list(examples: Any) -> list[Example]:
     return list(examples)
 
 
+def as_texts(words: str | Sequence[str]) -> list[str]:
+    """One text or several, as a list."""
+    return [words] if isinstance(words, str) else list(words)
+
+
 def example_name(example: Example) -> str:
     """The name of an example in messages."""
     if isinstance(example, Crop):

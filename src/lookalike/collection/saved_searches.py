@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from lookalike.collection.likelihood import check_cutoff
-from lookalike.collection.resolve import Crop, Example, as_list, check_vector, example_name, is_vector, item_of, vectors
+from lookalike.collection.resolve import (
+    Crop,
+    Example,
+    as_list,
+    as_texts,
+    check_vector,
+    example_name,
+    is_vector,
+    item_of,
+    vectors,
+)
 from lookalike.collection.searching import Results
 from lookalike.collection.sessions import login
 from lookalike.collection.space import Space, Spaces
@@ -154,9 +164,9 @@ class SavedSearches:
             chosen = self._spaces.find(space)
             query = SavedQuery(
                 positive=[_save_example(chosen, example) for example in as_list(examples)],
-                words=[words] if isinstance(words, str) else list(words),
+                words=as_texts(words),
                 negative=[_save_example(chosen, example) for example in as_list(without)],
-                without_words=[without_words] if isinstance(without_words, str) else list(without_words),
+                without_words=as_texts(without_words),
                 space=space,
                 filter=filter,
                 k=int(k),

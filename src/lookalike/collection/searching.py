@@ -74,11 +74,12 @@ class Cutoff:
 
         >>> Cutoff(12, 50, 0.4117, None, 0.8, "340 labelled pictures").summary
         '12 of 50 results are at least 80 % likely (score up to 0.4117; estimated from 340 labelled pictures).'
-        >>> Cutoff(0, 20, None, 0.25, None, "").summary
-        '0 of 20 results have a score of at most 0.25.'
+        >>> Cutoff(1, 20, 0.2, 0.25, None, "").summary
+        '1 of 20 results has a score of at most 0.25.'
         """
-        parts = [] if self.within is None else [f"have a score of at most {self.within:g}"]
-        parts += [] if self.likely is None else [f"are at least {100 * self.likely:g} % likely"]
+        has, is_ = ("has", "is") if 1 in (self.inside, self.of) else ("have", "are")
+        parts = [] if self.within is None else [f"{has} a score of at most {self.within:g}"]
+        parts += [] if self.likely is None else [f"{is_} at least {100 * self.likely:g} % likely"]
         notes = [] if self.score is None or self.likely is None else [f"score up to {self.score:.4f}"]
         notes += [f"estimated from {self.estimated_from}"] if self.estimated_from else []
         note = f" ({'; '.join(notes)})" if notes else ""

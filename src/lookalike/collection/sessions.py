@@ -334,7 +334,6 @@ class Session:
         index = space.feedback_index
         external = self._log.external_examples(self.id)
         marks, skipped, notes = _gather(space, self.marks, external)
-        words = [one.words for one in external if one.words]
         if not (marks.y > 0).any():
             raise InputError(
                 f"Session {self.id} has no positive example in the collection. Mark a picture as positive, or undo the"
@@ -347,7 +346,7 @@ class Session:
             window=window,
             among=None if filter is None else select(self._store, filter),
             exclude=skipped,
-            ask_first=_best_for_words(self._spaces, space, words, marks, window + len(skipped), filter),
+            ask_first=_best_for_words(self._spaces, space, external, marks, window + len(skipped), filter),
             effort=effort,
             seed=int(self.id, 16),  # the same random negatives in every round
             turn=turn,
@@ -373,6 +372,7 @@ def start_session(
     negative: Sequence[Example],
     *,
     words: Sequence[str] = (),
+    without_words: Sequence[str] = (),
     label: str | None = None,
     space: str | None = None,
     author: str | None = None,
@@ -381,7 +381,7 @@ def start_session(
     """Start a session. A label adds its pictures, and those that its finished sessions marked irrelevant."""
     author = author or login()
     start = spaces.store.read_consistently(
-        lambda: _first_marks(spaces, spaces.find(space), positive, negative, words, label)
+        lambda: _first_marks(spaces, spaces.find(space), positive, negative, words, without_words, label)
     )
     session_id = spaces.store.judgements.sessions.start(
         start.space.name, author=author, name=name, marks=start.marks, external_examples=start.external
@@ -396,6 +396,7 @@ def simulate(
     negative: Sequence[Example],
     *,
     words: Sequence[str],
+    without_words: Sequence[str],
     label: str | None,
     labels: Sequence[tuple[int, str]] | None,
     rounds: int,
@@ -412,7 +413,7 @@ def simulate(
     store = space.store
     relevant = _find_relevant(store, positive, label, labels)
     examples = positive if positive or words else relevant[:1].tolist()
-    start = _first_marks(spaces, space, examples, negative, words, None)
+    start = _first_marks(spaces, space, examples, negative, words, without_words, None)
     among = None if filter is None else select(store, filter)
     check_count("rounds", rounds, 0)
     check_count("window", window)
@@ -427,7 +428,7 @@ def simulate(
     n = len(relevant_candidates)
 
     def run(marks: "Marks", turn: int) -> "RoundOutcome":
-        ask_first = _best_for_words(spaces, space, words, marks, window, filter)
+        ask_first = _best_for_words(spaces, space, start.external, marks, window, filter)
         return run_round(index, marks, k=n, window=window, among=among, ask_first=ask_first, turn=turn)
 
     session = emulate(user, index, _gather(space, start.marks, start.external).marks, rounds, run)
@@ -485,6 +486,7 @@ def _first_marks(
     positive: Sequence[Example],
     negative: Sequence[Example],
     words: Sequence[str],
+    without_words: Sequence[str],
     label: str | None,
 ) -> _Start:
     """The first marks of a session. Words, and an example outside the collection, are stored as vectors."""
@@ -509,7 +511,12 @@ def _first_marks(
             else:
                 _add_mark(example_marks, resolved, kind, example)
     marks |= example_marks
-    external += [ExternalExample(True, example_of_words(spaces, space, text), None, origin=text) for text in words]
+    external += [
+        ExternalExample(True, example_of_words(spaces, space, text, without_words), None, origin=text) for text in words
+    ]
+    external += [
+        ExternalExample(False, example_of_words(spaces, space, text), None, origin=text) for text in without_words
+    ]
     rows = {
         sign: {outside.vector.tobytes() for outside in external if outside.positive is sign} for sign in (True, False)
     }
@@ -521,17 +528,25 @@ def _first_marks(
 
 
 def _best_for_words(
-    spaces: Spaces, space: Space, words: Sequence[str], marks: "Marks", k: int, filter: Filter | None
+    spaces: Spaces,
+    space: Space,
+    external: Sequence[ExternalExample],
+    marks: "Marks",
+    k: int,
+    filter: Filter | None,
 ) -> Ids | None:
     """The best results for the words that a session started from, k of them without marks.
 
     None if there are no words, enough positive marks, or if the words are unknown now.
     """
+    words, without_words = (
+        [one.words for one in external if one.words and one.positive is positive] for positive in (True, False)
+    )
     if not words or np.count_nonzero(marks.ids[marks.y > 0] >= 0) >= MATCHES:
         return None
     k += len(marks.ids)
     try:
-        found = search_words(spaces, space, words, [], [], [], k=k, filter=filter, effort=None)
+        found = search_words(spaces, space, words, without_words, [], [], k=k, filter=filter, effort=None)
     except InputError:  # for example, because the label with this name was removed
         return None
     return np.array([result.id for result in found], np.int64)

@@ -431,8 +431,7 @@ class Spaces:
                 known = [name for name in self.stored() if not is_space_name(name) and is_imported(name)]
                 raise InputError(
                     f"No vectors were imported as {chain[0]}. Import them first: lookalike import FILE --space NAME."
-                    " Imported"
-                    f" so far: {', '.join(known) or 'none'}."
+                    f" Imported so far: {', '.join(known) or 'none'}."
                 )
             if not checked:
                 _check_chain(chain)

@@ -5,17 +5,17 @@ pyarrow and pandas are imported on first use; they are in the extra `tables`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lookalike.atomic_files import atomic_write
-from lookalike.collection.resolve import ITEMS_BATCH, select
+from lookalike.collection.resolve import items_in, select
 from lookalike.collection.space import Space
-from lookalike.errors import MissingError
+from lookalike.errors import InputError, MissingError
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter, Item
 from lookalike.types import NO_EXIF, Ids, Progress, format_id
@@ -40,6 +40,15 @@ def need(module: str) -> Any:
         raise MissingError(
             f"Tables need the package {package}. Install it with: pip install 'lookalike[tables]'"
         ) from None
+
+
+@contextmanager
+def parquet_errors(file: Path) -> Iterator[None]:
+    """Raise InputError instead of the errors of pyarrow in this block, which reads a Parquet file."""
+    try:
+        yield
+    except (need("pyarrow").ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Cannot read {file} as a Parquet file: {error}.") from None
 
 
 def to_arrow(
@@ -90,7 +99,7 @@ def _batches(
     def batches() -> Iterator[Any]:
         for start in range(0, len(chosen), step):
             progress("exporting", start, len(chosen))
-            items = list(_items(store, chosen[start : start + step]))
+            items = list(items_in(store, chosen[start : start + step]))
             numbers = [item.id for item in items]
             labels = store.judgements.labels(numbers)
             predictions = store.judgements.predictions.get(numbers)
@@ -105,12 +114,6 @@ def _batches(
         progress("exporting", len(chosen), len(chosen))
 
     return schema, batches()
-
-
-def _items(store: Store, ids: Sequence[int]) -> Iterator[Item]:
-    remaining = iter(ids)
-    while batch := list(islice(remaining, ITEMS_BATCH)):
-        yield from store.items.get(batch).values()
 
 
 def _columns(pa: Any) -> list[tuple[Any, Callable[[Item, list[str], Any], Any] | None]]:

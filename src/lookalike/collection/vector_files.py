@@ -6,12 +6,16 @@ those of the TEXMEX datasets (Jégou et al.): for each vector its dimension as i
 batches and checked completely before anything becomes part of the collection.
 """
 
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from tokenize import TokenError
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from lookalike.arrays import chunks
@@ -19,12 +23,12 @@ from lookalike.collection.fitting import SEGMENT_BYTES, SEGMENT_ROWS, update_spa
 from lookalike.collection.picture_names import match_names
 from lookalike.collection.space import Space, Spaces
 from lookalike.collection.specs import is_space_name
-from lookalike.collection.tables import VECTOR, need
+from lookalike.collection.tables import VECTOR, need, parquet_errors
 from lookalike.errors import InputError, UnknownNameError
 from lookalike.recipes import RECIPES
 from lookalike.registry import Spec
 from lookalike.store.vectors import Pending
-from lookalike.types import Ids, Progress, format_id, parse_id
+from lookalike.types import Ids, Progress, Vectors, format_id, parse_id
 
 READ_ROWS = 8_192
 """Rows read from a file at a time."""
@@ -35,8 +39,16 @@ NAME_COLUMNS = ("id", "path", "file_name", "filepath")
 VECTOR_COLUMNS = (VECTOR, "vectors", "embedding", "embeddings")
 """Columns of vectors, in the order in which they are looked for."""
 
-Batch: TypeAlias = tuple[list[str], NDArray[Any]]
-"""The names of n pictures, and their vectors (n, d)."""
+UNREADABLE = (OSError, ValueError, EOFError, MemoryError, TokenError, zipfile.BadZipFile, zlib.error)
+"""Errors of NumPy for a file that is damaged or has another format."""
+
+
+class Batch(NamedTuple):
+    """Rows of a file that have a vector."""
+
+    names: list[str]  # (n,) ids or paths of pictures
+    numbers: Ids  # (n,) numbers of the rows in the file, from 1
+    X: Vectors  # (n, d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +78,7 @@ def import_vectors(
     if existing is not None and existing.chain[0] != spec:
         raise InputError(
             f"{source} has vectors of {d} dimensions. Those of space '{name}' have {spaces.get(name).dim}. Choose"
-            " another"
-            " name."
+            " another name."
         )
     pendings, unknown = _write(spaces, spec, source, n, batches, progress)
     if not pendings:
@@ -96,10 +107,10 @@ def _write(
 ) -> tuple[list[Pending], list[str]]:
     """Write the vectors of known pictures to segments; return them, and the names of unknown pictures."""
     items, pendings, unknown = spaces.store.items, list[Pending](), list[str]()
-    first: dict[str, int] = {}  # the row of each name
+    first: dict[str, int] = {}  # the number of the row of each name
     seen: set[int] = set()
-    waiting: list[tuple[Ids, NDArray[Any]]] = []
-    waiting_rows = row = 0
+    waiting: list[tuple[Ids, Vectors]] = []
+    waiting_rows = 0
 
     def flush() -> None:
         nonlocal waiting, waiting_rows
@@ -108,19 +119,16 @@ def _write(
             pendings.append(spaces.store.vectors.write(spec, ids, X))
         waiting, waiting_rows = [], 0
 
-    for names, X in batches:
-        progress("importing", row, n)
-        for at, name in enumerate(names, row + 1):
+    for names, numbers, X in batches:
+        progress("importing", int(numbers[0]) - 1, n)
+        for name, at in zip(names, numbers.tolist(), strict=True):
             if first.setdefault(name, at) != at:
                 raise InputError(
                     f"{source} names {name!r} twice, in rows {first[name]} and {at}. Nothing was imported."
                 )
-        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+        bad = numbers[~np.isfinite(X).all(axis=1)]
         if len(bad):
-            raise InputError(
-                f"The vector of row {row + bad[0] + 1} of {source} has NaN or infinity. Nothing was imported."
-            )
-        row += len(names)
+            raise InputError(f"The vector of row {bad[0]} of {source} has NaN or infinity. Nothing was imported.")
         matched = match_names(items, names, source.parent)
         unknown += [name for name, item in zip(names, matched, strict=True) if item is None]
         rows = []
@@ -129,7 +137,7 @@ def _write(
                 seen.add(item)
                 rows.append(at)
         if rows:
-            waiting.append((np.array([matched[at] for at in rows], np.int64), np.asarray(X[rows], np.float32)))
+            waiting.append((np.array([matched[at] for at in rows], np.int64), X[rows]))
             waiting_rows += len(rows)
         if waiting_rows >= min(SEGMENT_ROWS, SEGMENT_BYTES // (4 * X.shape[1])):
             flush()
@@ -145,8 +153,7 @@ def _check_derived(spaces: Spaces, spec: str, name: str, ids: Ids) -> None:
     if len(replaced) and derived:
         raise InputError(
             f"Space '{name}' already has vectors of {len(replaced):,} of these pictures, and space '{derived[0].name}'"
-            " was"
-            f" computed from them. Remove that space first: lookalike remove --space {derived[0].name}"
+            f" was computed from them. Remove that space first: lookalike remove --space {derived[0].name}"
         )
 
 
@@ -178,22 +185,27 @@ def _open(source: Path, names_file: Path | None, column: str | None) -> tuple[in
         if names is None:
             assert names_file is not None
             names = _read_names(names_file)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except UNREADABLE as error:
         raise InputError(f"Cannot read vectors from {source}: {error}.") from None
     if len(names) != len(X):
         raise InputError(f"{source} has {len(X):,} vectors, but {names_file or source} has {len(names):,} names.")
     parts = chunks(len(X), 1, READ_ROWS)
-    return len(X), X.shape[1], ((names[part], np.asarray(X[part], np.float32)) for part in parts)
+    return (
+        len(X),
+        X.shape[1],
+        (
+            Batch(names[part], np.arange(part.start, part.start + len(names[part])) + 1, _as_float32(X[part]))
+            for part in parts
+        ),
+    )
 
 
 def _open_parquet(source: Path, column: str | None) -> tuple[int, int, Iterator[Batch]]:
     pa, parquet = need("pyarrow"), need("pyarrow.parquet")
-    try:
+    with parquet_errors(source):
         file = parquet.ParquetFile(source, memory_map=True)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{source} is not a Parquet file: {error}.") from None
     schema = file.schema_arrow
     keys = [name for name in NAME_COLUMNS if name in schema.names]
     key = next((name for name in keys if name != "id" or len(keys) == 1 or _has_own_ids(file)), None)
@@ -210,33 +222,34 @@ def _open_parquet(source: Path, column: str | None) -> tuple[int, int, Iterator[
         found = ", ".join(lists) or "none"
         missing = f"no column {column!r} of vectors" if column else "no column of vectors that is clear"
         raise InputError(f"{source} has {missing}. Choose one with --column. Its columns of lists of numbers: {found}.")
-    d = next((len(value) for value in _values(file, chosen)), 0)
+    with parquet_errors(source):
+        d = next((len(value) for value in _values(file, chosen)), 0)
     if not d:
         raise InputError(f"The column {chosen} of {source} has no vectors.")
 
     def batches() -> Iterator[Batch]:
         row = 0
-        for batch in file.iter_batches(READ_ROWS, columns=[key, chosen]):
-            has = batch.column(chosen).is_valid().to_numpy(zero_copy_only=False)
-            names = [name for name, there in zip(batch.column(key).to_pylist(), has, strict=True) if there]
-            vectors = batch.column(chosen).drop_null()
-            lengths = vectors.value_lengths().to_numpy(zero_copy_only=False)
-            if len(wrong := np.flatnonzero(lengths != d)):
-                at = row + int(np.flatnonzero(has)[wrong[0]]) + 1
-                raise InputError(
-                    f"The vector of row {at} of {source} has {lengths[wrong[0]]} dimensions; the first one has {d}."
-                    " Nothing"
-                    " was imported."
-                )
-            if any(name is None for name in names):
-                raise InputError(f"The column {key} of {source} has rows without a value. Nothing was imported.")
-            values = vectors.flatten()
-            if values.null_count:
-                raise InputError(f"Vectors of {source} after row {row} have missing values. Nothing was imported.")
-            row += len(has)
-            if names:
-                X = values.to_numpy(zero_copy_only=False).reshape(-1, d)
-                yield [str(name) for name in names], np.asarray(X, np.float32)
+        with parquet_errors(source):
+            for batch in file.iter_batches(READ_ROWS, columns=[key, chosen]):
+                has = batch.column(chosen).is_valid().to_numpy(zero_copy_only=False)
+                numbers = row + 1 + np.flatnonzero(has)
+                names = [name for name, there in zip(batch.column(key).to_pylist(), has, strict=True) if there]
+                vectors = batch.column(chosen).drop_null()
+                lengths = vectors.value_lengths().to_numpy(zero_copy_only=False)
+                if len(wrong := np.flatnonzero(lengths != d)):
+                    raise InputError(
+                        f"The vector of row {numbers[wrong[0]]} of {source} has {lengths[wrong[0]]} dimensions; the"
+                        f" first one has {d}. Nothing was imported."
+                    )
+                if any(name is None for name in names):
+                    raise InputError(f"The column {key} of {source} has rows without a value. Nothing was imported.")
+                values = vectors.flatten()
+                if values.null_count:
+                    raise InputError(f"Vectors of {source} after row {row} have missing values. Nothing was imported.")
+                row += len(has)
+                if names:
+                    X = values.to_numpy(zero_copy_only=False).reshape(-1, d)
+                    yield Batch([str(name) for name in names], numbers, _as_float32(X))
 
     return file.metadata.num_rows, d, batches()
 
@@ -263,8 +276,15 @@ def _is_list(pa: Any, type: Any) -> bool:
     return bool(is_list and (pa.types.is_floating(type.value_type) or pa.types.is_integer(type.value_type)))
 
 
+def _as_float32(X: NDArray[Any]) -> Vectors:
+    with np.errstate(over="ignore"):  # values that are too large become infinite, which is an error of their row
+        return np.asarray(X, np.float32)
+
+
 def _load_npz(source: Path) -> tuple[list[str], NDArray[Any]]:
-    with np.load(source, allow_pickle=False) as arrays:
+    with zipfile.ZipFile(source):  # np.load accepts other files, too
+        arrays = np.load(source, allow_pickle=False)
+    with arrays:
         if missing := [name for name in ("ids", "vectors") if name not in arrays]:
             raise InputError(
                 f"{source} has no array {' or '.join(missing)}. It must have the arrays ids and vectors. Got"
@@ -274,8 +294,7 @@ def _load_npz(source: Path) -> tuple[list[str], NDArray[Any]]:
 
 
 def _load_npy(source: Path) -> NDArray[Any]:
-    X: NDArray[Any] = np.load(source, mmap_mode="r", allow_pickle=False)
-    return X
+    return open_memmap(source, "r")
 
 
 def _load_vecs(dtype: str) -> Callable[[Path], NDArray[Any]]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lookalike.classes.words import MAX_CHARACTERS as MAX_CHARACTERS
 from lookalike.classes.words import Term, Words
 from lookalike.collection.likelihood import Search, Shares, estimate, from_distances, make_monotone
 from lookalike.collection.resolve import Example, select
@@ -29,7 +30,7 @@ from lookalike.limits import check_count
 from lookalike.scaled_rows import as_stored
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
-from lookalike.text import many, split_words
+from lookalike.text import join_words, many, split_words
 from lookalike.types import Ids, Query, Vectors
 
 CANDIDATES = 1_000
@@ -55,11 +56,11 @@ EXAMPLE_PICTURES = 5
 SAME_SENSE = 0.99
 """Classes whose weights are at least this share of the largest are kinds of a word in its most frequent sense."""
 
+COMPLETED_WORDS = 4
+"""Number of the last words of a text that a suggestion can start with."""
+
 FOLDER_WORDS, FOLDER_ITEMS = 20, 20
 """Words that complete what a user types, and pictures per word whose folders are suggested."""
-
-MAX_WORDS = 200
-"""Maximum number of characters of a search by words."""
 
 POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
 
@@ -141,14 +142,7 @@ def search_words(
             matchers.append(NearMatcher(chosen, make_query(chosen, examples, []), among, effort, len(examples)))
     if not wanted:
         raise InputError("A search needs at least one positive word or picture. Got none.")
-    if len(wanted) == 1 and not unwanted:
-        ids, scores = wanted[0].best(k)
-    else:
-        ids = np.unique(np.concatenate([matcher.best(max(k, CANDIDATES))[0] for matcher in wanted]))
-        scores = np.mean([matcher.score(ids) for matcher in wanted], axis=0)
-        if unwanted:
-            scores = scores - NEGATIVE_WEIGHT * np.mean([matcher.score(ids) for matcher in unwanted], axis=0)
-        ids, scores = _keep_best(ids, scores, k)
+    ids, scores = _rank(wanted, unwanted, k)
     items = spaces.store.items.get(ids.tolist())
     found = dict(zip(ids.tolist(), scores.tolist(), strict=True))
     results = [make_result(item, round(1 - found[item.id], 6)) for item in items.values()]
@@ -160,34 +154,43 @@ def search_words(
     return Results(results, meanings, estimated_from=source)
 
 
-def example_of_words(spaces: Spaces, space: Space, words: str) -> Vectors:
+def example_of_words(spaces: Spaces, space: Space, words: str, without_words: Sequence[str] = ()) -> Vectors:
     """An example (d,) to start a session with: the mean vector of the pictures that match the words best."""
     encoder = _text_space(spaces, space)
-    matcher = _make_matcher(spaces, encoder, _read(spaces, words, encoder), among=space.row_ids())
-    ids, scores = matcher.best(EXAMPLE_PICTURES)
+    matcher, *unwanted = (
+        _make_matcher(spaces, encoder, _read(spaces, text, encoder), among=space.row_ids())
+        for text in (words, *without_words)
+    )
+    ids, scores = _rank([matcher], unwanted, EXAMPLE_PICTURES)
     if not len(ids):
-        raise InputError(f"No picture matches {words!r}. Start the session with a picture or a label instead.")
+        raise InputError(f"No picture matches {words!r}. Use other words, a picture or a label.")
     X = space.rows.vectors(ids)  # (m, d)
     mean: Vectors = np.average(X, axis=0, weights=scores).astype(np.float32)
     length = np.linalg.norm(X, axis=1).mean()  # that of a picture, since many kernels depend on it
     return mean * np.float32(length / max(np.linalg.norm(mean), np.finfo(np.float32).tiny))
 
 
-def complete(spaces: Spaces, prefix: str, k: int) -> list[str]:
-    """At most k words that start with the prefix: labels, folders below the sources, and kinds of pictures."""
-    start = prefix.casefold().strip()
-    if not start:
-        return []
+def complete(spaces: Spaces, text: str, k: int) -> list[str]:
+    """At most k labels, folders and kinds of pictures that start with the last words of a text.
+
+    Those that start with the most of its words come first: "dog on polar b" is completed by "polar bear".
+    """
     labels = spaces.store.judgements.classes.counts()
-    found = [label for label in labels if label.casefold().startswith(start)]
     items, relative = spaces.store.items, relative_to(spaces.store.items.sources())
-    *first, last = split_words(start) or [""]
-    for word in items.path_words(last, FOLDER_WORDS) if last else ():
-        ids = items.with_path_words([[one] for one in (*first, word)], FOLDER_ITEMS).tolist()
-        folders = [folder for _, path in items.paths_of(ids) for folder in relative(path).split("/")[:-1]]
-        found += [folder for folder in folders if folder.casefold().startswith(start)]
-    found += Words.load().complete(start, k) if spaces.kinds is not None else []
-    return list(dict.fromkeys(found))[:k]
+    words = text.casefold().split()
+    starts = [" ".join(words[first:]) for first in range(len(words))][-COMPLETED_WORDS:]
+    found: dict[str, None] = {}
+    for start in starts if len(words) == 1 else [one for one in starts if len(one) > 1]:
+        found.update(dict.fromkeys(label for label in labels if label.casefold().startswith(start)))
+        *first, last = split_words(start) or [""]
+        for word in items.path_words(last, FOLDER_WORDS) if last else ():
+            ids = items.with_path_words([[one] for one in (*first, word)], FOLDER_ITEMS).tolist()
+            folders = [folder for _, path in items.paths_of(ids) for folder in relative(path).split("/")[:-1]]
+            found.update(dict.fromkeys(folder for folder in folders if folder.casefold().startswith(start)))
+        for kind in Words.load().complete(start, k) if spaces.kinds is not None else ():
+            if " " not in start or kind.casefold().startswith(start):  # "bus t" is not the start of "bustard"
+                found[kind] = None
+    return list(found)[:k]
 
 
 def kinds_of(spaces: Spaces, ids: Sequence[int]) -> dict[int, list[tuple[str, float]]]:
@@ -202,20 +205,32 @@ def kinds_of(spaces: Spaces, ids: Sequence[int]) -> dict[int, list[tuple[str, fl
     return {item: found[item] for item in ids if item in found}
 
 
+def _rank(wanted: "Sequence[Matcher]", unwanted: "Sequence[Matcher]", k: int) -> tuple[Ids, Vectors]:
+    """The ids (m,) and scores (m,) of the m ≤ k pictures that match best, best first."""
+    if len(wanted) == 1 and not unwanted:
+        return wanted[0].best(k)
+    ids = np.unique(np.concatenate([matcher.best(max(k, CANDIDATES))[0] for matcher in wanted]))
+    scores = np.mean([matcher.score(ids) for matcher in wanted], axis=0)
+    if unwanted:
+        scores = scores - NEGATIVE_WEIGHT * np.mean([matcher.score(ids) for matcher in unwanted], axis=0)
+    return _keep_best(ids, scores, k)
+
+
 def _rate(positive: "Sequence[Matcher]", negative: "Sequence[Matcher]", found: Sequence[int]) -> tuple[Shares, str]:
     """The probabilities (m,) that the results match each positive matcher and no negative one, and their sources."""
     ids = np.sort(np.array(found, np.int64))
     rated = [matcher.likely(ids) for matcher in (*positive, *negative)]
     shares = np.array([one.shares if i < len(positive) else 1 - one.shares for i, one in enumerate(rated)]).min(axis=0)
     ranked = shares[np.searchsorted(ids, found)]
-    return make_monotone(ranked), "; ".join(dict.fromkeys(one.source for one in rated))
+    sources = dict.fromkeys(source for one in rated for source in one.sources)
+    return make_monotone(ranked), join_words(sources, "and")
 
 
 class Rated(NamedTuple):
     """The probabilities that items match, and what they were estimated from."""
 
     shares: Shares  # (m,)
-    source: str
+    sources: list[str]
 
 
 class Matcher(ABC):
@@ -273,7 +288,7 @@ class NearMatcher(Matcher):
         near, distances = self._search(max(1, len(ids)), ids)
         shares = np.zeros(len(ids))
         shares[np.searchsorted(ids, near)] = found.at(distances)
-        return Rated(shares, found.source)
+        return Rated(shares, [found.source])
 
     def _search(self, k: int, among: Ids | None) -> tuple[Ids, Vectors]:
         hits = self._index.search(self._query, min(k, max(1, len(self._index))), among=among, effort=self._effort)
@@ -344,7 +359,7 @@ class KindMatcher(Matcher):
             numbers, probabilities = decode_kinds(as_stored(block.X[places[inside]]))  # (m, 16)
             S[inside] = np.einsum("ij,ijt->it", probabilities, masks[numbers]).clip(0, 1)
         return Rated(
-            _with_own_shares(ids, S, self._words).min(axis=1), _source(self._words, "the network's probabilities")
+            _with_own_shares(ids, S, self._words).min(axis=1), _sources(self._words, ["the network's probabilities"])
         )
 
     def _score_rows(self, rows: Any) -> Vectors:
@@ -394,7 +409,7 @@ class TextMatcher(NearMatcher):
         """The probabilities by distance, or those of labels that match a word of the text."""
         by_distance = super().likely(ids)
         S = np.repeat(by_distance.shares[:, None], len(self._words), axis=1)
-        return Rated(_with_own_shares(ids, S, self._words).max(axis=1), _source(self._words, by_distance.source))
+        return Rated(_with_own_shares(ids, S, self._words).max(axis=1), _sources(self._words, by_distance.sources))
 
 
 class OwnWord(NamedTuple):
@@ -465,8 +480,8 @@ def _read(spaces: Spaces, text: str, encoder: Space | None) -> ReadText:
 
     `encoder` is the space that encodes the text, if there is one.
     """
-    if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_WORDS:
-        raise InputError(f"Words must have 1 to {MAX_WORDS} characters. Got {text!r:.80}.")
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_CHARACTERS:
+        raise InputError(f"Words must have 1 to {MAX_CHARACTERS} characters. Got {text!r:.80}.")
     counts = spaces.store.judgements.classes.counts()
     terms = Words.load().read(text)
     given = terms or Words.load().read(text, stop_words=True)  # a label or folder can be named "Will" or "May"
@@ -552,8 +567,8 @@ def _with_own_shares(ids: Ids, S: Shares, words: Sequence[OwnWord]) -> Shares:
     return S
 
 
-def _source(words: Sequence[OwnWord], otherwise: str) -> str:
-    return f"labels, paths and {otherwise}" if any(len(own.ids) for own in words) else otherwise
+def _sources(words: Sequence[OwnWord], others: list[str]) -> list[str]:
+    return ["labels", "paths", *others] if any(len(own.ids) for own in words) else others
 
 
 def _kinds_mask(term: Term) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 pixels            check, crop and resize pictures
 histograms        Color, Hsv, ProbabilityColor, LaplacianColor, Hough, Fourier: histograms of a whole picture
 join              Join: several features concatenated
+imported          Imported: vectors that were computed elsewhere
 
 Networks:
 

@@ -58,7 +58,6 @@ class Imported(Feature):
     def _fail(self) -> NoReturn:
         raise InputError(
             f"The vectors of space '{self.name}' were imported, so Lookalike cannot compute those of other pictures or"
-            " of"
-            " parts of pictures. Search with a picture of the collection or with a vector, or import more vectors:"
+            " of parts of pictures. Search with a picture of the collection or with a vector, or import more vectors:"
             f" lookalike import FILE --space {self.name}"
         )

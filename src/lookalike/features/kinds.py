@@ -1,4 +1,4 @@
-"""The kinds of a picture: its likeliest classes, as a network recognises them, in 48 bytes.
+"""The kinds of a picture: its likeliest classes, as a network recognizes them, in 48 bytes.
 
 A row has the numbers of the 16 likeliest classes, two bytes each, likeliest first, and then the square roots of their
 probabilities, one byte each. `index.kinds` searches these rows.

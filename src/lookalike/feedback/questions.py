@@ -27,6 +27,9 @@ FIRST, FIRST_SHARE = 3, 0.75
 highest-scoring items: the user and the learner need matches, and the other questions show whether the target is broad.
 On the same classes and mnist, a larger share ranks broad targets worse, and a smaller one finds fewer of a small
 class."""
+ASKED_SHARE, ASKED_ROWS = 0.02, 20_000
+"""Search effort for ambiguous items, as a share of the items, and the minimum number of items. Nearly as ambiguous ones
+are equally good questions."""
 SHARE, LEAST = 0.01, 100
 """Share of the collection that "sample" scores, and the minimum number of items."""
 
@@ -47,10 +50,11 @@ class Candidates:
     best: Ids | None = None  # the first items of that ranking, if known
     scored: int = 0  # number of vectors compared by searches for questions
 
-    def search(self, query: Query, k: int, among: Ids | None = None) -> Ids:
-        """Return at most k ids, best first."""
+    def search(self, query: Query, k: int, among: Ids | None = None, default_effort: float | None = None) -> Ids:
+        """Return at most k ids, best first. `default_effort` counts unless the caller of the round chose an effort."""
         among = self.among if among is None else among
-        hits = self.index.search(query, k, among=among, exclude=self.exclude, effort=self.effort)
+        effort = default_effort if self.effort is None else self.effort
+        hits = self.index.search(query, k, among=among, exclude=self.exclude, effort=effort)
         self.scored += hits.scored
         found: Ids = hits.ids[0][hits.ids[0] >= 0]
         return found
@@ -71,7 +75,8 @@ def draw(ids: Ids, exclude: Ids, m: int, random: np.random.Generator) -> Ids:
 
 def frontier(candidates: Candidates, learner: Learner, w: int) -> Ids:
     """The most ambiguous items, made dissimilar by MAO."""
-    pool = candidates.search(learner.unsure(), POOL * w)
+    effort = min(1.0, max(ASKED_SHARE, ASKED_ROWS / max(1, len(candidates.ids))))
+    pool = candidates.search(learner.unsure(), POOL * w, default_effort=effort)
     return pool[diverse(candidates.index.vectors(pool), w, learner.kernel, learner.gamma_)]
 
 

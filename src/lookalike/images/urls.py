@@ -123,7 +123,7 @@ def walk(url: str) -> Iterator[Found]:
         folder = folders.pop()
         listed = _request(folder, lambda folder=folder: _system(folder).ls(_path(folder), detail=True)) or []  # type: ignore[misc]
         below = [_found(f"{folder}/{_name(entry)}", entry) for entry in listed if _name(entry)[:1] not in ("", ".")]
-        below = sorted(one for one in below if one.url != folder)
+        below = sorted((one for one in below if one.url != folder), key=lambda one: (one.url, one.is_folder))
         folders += [one.url for one in reversed(below) if one.is_folder]
         yield from (one for one in below if not one.is_folder)
 
@@ -193,6 +193,8 @@ def _request(url: str, send: Callable[[], T]) -> T | None:
 def _describe(error: Exception, status: int | None, host: str) -> LookalikeError:
     if isinstance(error, PermissionError) or status in (401, 403):
         return SourceError("permission denied; give credentials in the environment or in a configuration file")
+    if "Redirect" in type(error.__cause__ or error).__name__:  # of aiohttp
+        return SourceError(f"{host} redirects too often, or to a URL that is not http(s)")
     if status is not None:
         return SourceError(f"{host} answered with status {status}")
     if isinstance(error, ValueError | NotImplementedError | TypeError):

@@ -170,12 +170,12 @@ class Flat(ExactIndex):
                 m = len(ids)
                 scored += m * q
                 buffer = buffer if buffer.size >= m * q else np.empty(m * q, np.float32)
-                scores = buffer[: m * q].reshape(m, q)
+                scores = buffer[: m * q].reshape(q, m)
                 _products(chunk.parts, factors, out=scores)
-                scores += squares.each[:, None]
+                scores += squares.each
                 if chunk.keep is not None:
-                    scores[~chunk.keep] = np.inf
-                best.add(scores.T, ids, slack)
+                    np.copyto(scores, np.inf, where=~chunk.keep)
+                best.add(scores, ids, slack)
         return Hits(*best.result(), scored)
 
     def _check_rows(self, X: Array | ScaledRows) -> Any:
@@ -245,18 +245,18 @@ class Flat(ExactIndex):
 
 
 def _products(parts: Sequence[Rows], points: Vectors, out: Vectors) -> None:
-    """Write the inner products of rows, m in all parts, with points (q, d) to `out` (m, q)."""
+    """Write the inner products of points (q, d) with rows, m in all parts, to `out` (q, m)."""
     q, d = points.shape
     start = 0
     for X in parts:
-        rows = out[start : start + len(X)]
+        columns = out[:, start : start + len(X)]
         if q <= FEW and isinstance(X, ScaledRows):
-            (_compiled().products if _compiled() else ScaledRows.dot)(X, points, rows)
+            (_compiled().products if _compiled() else ScaledRows.dot)(X, points, columns.T)
         elif q == 1 and d >= LONG:
-            np.vecdot(_float32(X), points[0], out=rows[:, 0])
+            np.vecdot(_float32(X), points[0], out=columns[0])
         else:
             decode = _compiled().decode if isinstance(X, ScaledRows) and _compiled() else _float32
-            np.matmul(decode(X), points.T, out=rows)
+            np.matmul(points, decode(X).T, out=columns)
         start += len(X)
 
 

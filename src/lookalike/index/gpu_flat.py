@@ -456,7 +456,7 @@ def _best_places(scores: torch.Tensor, smallest: torch.Tensor, k: int, error: fl
     first = torch.topk(smallest, min(k, len(smallest)), largest=False, sorted=False).indices
     near = grouped[first].flatten()
     kth = float(torch.topk(near, min(k, len(near)), largest=False, sorted=False).values.max())
-    limit = (kth + 2 * error) * (1 + 1e-6) + tie(kth) if kth < inf else inf
+    limit = kth + 2 * error + 1e-6 * abs(kth) + tie(kth)
     groups = torch.nonzero(~(smallest > limit))[:, 0]
     some = grouped[groups]  # (groups, GROUP)
     group, column = torch.nonzero(~(some > limit) & (some != inf), as_tuple=True)  # NaN is kept

@@ -24,20 +24,21 @@ def score_kinds(rows: NDArray[np.uint8], weights: Vectors) -> Vectors:
     tables = np.zeros((len(weights), 2**16), np.float32)  # a damaged row can have any class number
     tables[:, : weights.shape[1]] = weights
     scores = np.empty((len(weights), len(rows)), np.float32)
-    for table, own in zip(tables, scores, strict=True):
-        share(partial(_score, rows, table, own), len(rows), LEAST_ROWS)
+    share(partial(_score, rows, tables, scores), len(rows), LEAST_ROWS)
     return scores.T
 
 
-def _score(rows: NDArray[np.uint8], table: Vectors, scores: Vectors, start: int, stop: int) -> None:
+def _score(rows: NDArray[np.uint8], tables: Vectors, scores: Vectors, start: int, stop: int) -> None:
     """Score the rows from `start` to `stop`. The arrays are used again for all parts, which halves the time."""
     numbers, ones = np.empty((LEAST_ROWS, KINDS), np.intp), np.ones(KINDS, np.float32)
     weights, roots = np.empty((2, LEAST_ROWS, KINDS), np.float32)
     for first in range(start, stop, LEAST_ROWS):
         part = rows[first : min(first + LEAST_ROWS, stop)]
         m = len(part)
-        numbers[:m] = np.ascontiguousarray(part[:, : 2 * KINDS]).view("<u2")
+        numbers[:m] = part.view("<u2")[:, :KINDS]
         roots[:m] = part[:, 2 * KINDS :]
-        np.take(table, numbers[:m], out=weights[:m], mode="clip")  # other modes need a copy
-        weights[:m] *= roots[:m]
-        np.divide(weights[:m] @ ones, np.maximum(roots[:m] @ ones, 1), out=scores[first : first + m])
+        sums = np.maximum(roots[:m] @ ones, 1)
+        for table, own in zip(tables, scores, strict=True):
+            np.take(table, numbers[:m], out=weights[:m], mode="clip")  # other modes need a copy
+            weights[:m] *= roots[:m]
+            np.divide(weights[:m] @ ones, sums, out=own[first : first + m])

@@ -11,7 +11,7 @@ from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from lookalike.collection import MAX_WORDS, Filter, Order, Orientation
+from lookalike.collection import MAX_CHARACTERS, Filter, Order, Orientation
 from lookalike.server.access import Person, Role
 
 MAX_ITEMS = 1_000
@@ -307,7 +307,7 @@ Examples: TypeAlias = Annotated[list[ExampleIn], Field(max_length=100)]
 SomeExamples: TypeAlias = Annotated[list[ExampleIn], Field(min_length=1, max_length=100)]
 
 
-Words: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORDS)]
+Words: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CHARACTERS)]
 SomeWords: TypeAlias = Annotated[list[Words], Field(max_length=10)]
 
 
@@ -480,7 +480,7 @@ class UnderstoodOut(TypedDict):
 
 
 class WordsOut(TypedDict):
-    """Suggestions for the word that a user types."""
+    """Suggestions for the last words that a user types."""
 
     words: list[str]
 
@@ -512,6 +512,7 @@ class SessionIn(RequestModel):
     examples: Examples = []
     words: SomeWords = []
     without: Examples = []
+    without_words: SomeWords = []
     label: Name | None = None
     space: Name | None = None
     name: Name | None = None

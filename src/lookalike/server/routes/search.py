@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from lookalike.collection import MAX_WORDS, Results, format_id
+from lookalike.collection import MAX_CHARACTERS, Results, format_id
 from lookalike.server.access import Person
 from lookalike.server.lanes import Stop
 from lookalike.server.models import (
@@ -102,9 +102,9 @@ async def locate(request: Request, asked: LocateIn) -> Response:
 
 @router.get("/words", response_model=WordsOut)
 async def complete(
-    request: Request, prefix: Annotated[str, Query(min_length=1, max_length=MAX_WORDS, description="Start of a word.")]
+    request: Request, prefix: Annotated[str, Query(min_length=1, max_length=MAX_CHARACTERS, description="Typed text.")]
 ) -> Response:
-    """Return at most eight labels, folders and kinds of pictures that start with the given letters."""
+    """Return at most eight labels, folders and kinds of pictures that start with the last words of a text."""
     service = service_of(request)
 
     def look_up(_: object) -> WordsOut:
@@ -116,7 +116,7 @@ async def complete(
 @router.get("/understand", response_model=UnderstoodOut)
 async def understand(
     request: Request,
-    words: Annotated[str, Query(min_length=1, max_length=MAX_WORDS, description="Text to search for.")],
+    words: Annotated[str, Query(min_length=1, max_length=MAX_CHARACTERS, description="Text to search for.")],
 ) -> Response:
     """Return what a search by words understands by each word, without searching."""
     service = service_of(request)

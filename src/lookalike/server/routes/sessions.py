@@ -60,6 +60,7 @@ async def start(request: Request, asked: SessionIn) -> Response:
             service.examples(asked.examples, "examples"),
             words=asked.words,
             without=service.examples(asked.without, "without"),
+            without_words=asked.without_words,
             label=asked.label,
             space=asked.space,
             name=asked.name,

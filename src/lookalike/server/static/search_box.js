@@ -1,4 +1,4 @@
-// The search box: words, with suggestions for the word at the cursor, or a picture.
+// The search box: words, with suggestions for the words at the cursor, or a picture.
 import { get } from "./api.js";
 import { button, h, icon } from "./dom.js";
 import { parseWords } from "./examples.js";
@@ -7,7 +7,7 @@ import { amend, go, link, read } from "./router.js";
 import { picker, searchWith } from "./upload.js";
 
 const PAUSE_MS = 150; // after the last key, before suggestions are requested
-const LETTERS = 2; // letters of a word that has suggestions
+const LETTERS = 2; // of a text that has suggestions
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}'’-]*$/u;
 
 /** The box, filled with `text`. Submitted words replace those in the address; pictures are kept. */
@@ -64,17 +64,17 @@ function suggestions(field, signal) {
     activate(-1);
   };
   const choose = (word) => {
-    const typed = typedWord(field);
+    const typed = replacedBy(word, typedText(field));
     field.setRangeText(word, field.selectionStart - typed.length, field.selectionStart, "end");
     close();
   };
   const open = async () => {
     close();
-    const typed = typedWord(field);
+    const typed = typedText(field);
     if (typed.length < LETTERS) return;
     const request = latest;
     const { words } = await get("/words", { prefix: typed }, signal).catch(() => ({ words: [] })); // only suggestions
-    const useful = words.filter((word) => word !== typed);
+    const useful = words.filter((word) => !typed.endsWith(word));
     if (request !== latest || !useful.length || document.activeElement !== field) return;
     const option = (word, index) =>
       h("li", { id: `suggestion-${index}`, role: "option", onclick: () => choose(word) }, word);
@@ -105,7 +105,14 @@ function suggestions(field, signal) {
   return list;
 }
 
-/** The part before the cursor of the word at the cursor; empty inside a word. */
-function typedWord({ value, selectionStart: end }) {
-  return /^[\p{L}\p{N}]/u.test(value.slice(end)) ? "" : (WORD.exec(value.slice(0, end))?.[0] ?? "");
+/** The text before the cursor if it ends in a word, otherwise nothing. */
+function typedText({ value, selectionStart: end }) {
+  const text = value.slice(0, end).trimStart();
+  return WORD.test(text) && !/^[\p{L}\p{N}]/u.test(value.slice(end)) ? text : "";
+}
+
+/** The end of the text that a suggestion replaces: the words that it starts with, or the last word. */
+function replacedBy(word, text) {
+  const starts = [...text.matchAll(/(?<![\p{L}\p{N}])[\p{L}\p{N}]/gu)].map(({ index }) => text.slice(index));
+  return starts.find((start) => word.toLowerCase().startsWith(start.toLowerCase())) ?? WORD.exec(text)[0];
 }

@@ -233,7 +233,7 @@ function startedFrom({ examples }) {
   const known = examples.filter(({ item, words }) => item || words);
   const rest = examples.length - Math.min(known.length, SHOWN);
   const one = ({ item, words, positive }) => {
-    if (words) return h("li", {}, `“${words}”`);
+    if (words) return h("li", {}, positive ? `“${words}”` : `not “${words}”`);
     const name = `${positive ? "Positive" : "Negative"} example: ${title(item)}`;
     const img = h("img", { src: thumbnail(item.id, 128), alt: name, width: 44, height: 44 });
     return h("li", { class: positive ? "yes" : "no" }, h("a", { href: link("item", item.id), title: name }, img));

@@ -6,7 +6,7 @@ import { go, link, NO_EXAMPLES } from "./router.js";
 
 let isStarting = false; // until the session is shown, so that a double click starts one session
 
-/** Create a session from {examples, words, without, label, space, name}, and show it. */
+/** Create a session from {examples, words, without, without_words, label, space, name}, and show it. */
 export async function startSession(what) {
   if (isStarting) return;
   isStarting = true;

@@ -5,7 +5,7 @@ import { button, h, icon } from "./dom.js";
 import { examplesIn, format } from "./examples.js";
 import { keptFilters } from "./filters.js";
 import { many } from "./format.js";
-import { note, say } from "./notify.js";
+import { say } from "./notify.js";
 import { amend, go, link, NO_EXAMPLES, read } from "./router.js";
 import { startSession } from "./start_session.js";
 
@@ -76,11 +76,11 @@ function wordChip(text, side) {
 
 /** Start a session from all examples, named after the words. */
 function learnFrom({ positive, negative, words, withoutWords }) {
-  if (withoutWords.length) note("Sessions ignore negative words. Mark the pictures that you do not want as no.");
   return startSession({
     examples: positive,
     words,
     without: negative,
+    without_words: withoutWords,
     name: words.join(", ").slice(0, NAME_LETTERS),
   });
 }
