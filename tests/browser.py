@@ -31,14 +31,14 @@ LARGE_PHONE = (390, 844)
 TIMEOUT_MS = 1_000 * TIMEOUT_S
 expect.set_options(timeout=TIMEOUT_MS)
 
-MOVE = """([place, patience]) => new Promise((shown, late) => {
+MOVE = """([place, timeout_ms]) => new Promise((shown, late) => {
   const before = location.href;
   const view = place.split(/[/?]/)[0] || "pictures";
   const there = () => document.body.dataset.view === view && shown(); // ignore a view that was still loading
   document.addEventListener("shown", there, true);
   location.hash = `#/${place}`;
   if (location.href === before) shown(); // already at this address
-  setTimeout(() => late(new Error(`#/${place} is not shown`)), patience);
+  setTimeout(() => late(new Error(`#/${place} is not shown`)), timeout_ms);
 })"""
 """Go to another address and wait until its view replaces the previous one."""
 

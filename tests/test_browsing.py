@@ -149,6 +149,9 @@ def test_folders_have_the_items_at_any_depth_and_each_item_once(collection):
     assert folders("Pictures/2024") == {"Pictures/2024/May": ("May", N // 4 + 1, False)}
     assert folders("Pictures/old.zip") == {"Pictures/old.zip::1999": ("1999", 1, False)}
     assert folders("Pictures/nothing") == folders("/nowhere") == {}
+    levels = [None, "Pictures", "Pictures/2024", "Pictures/old.zip"]
+    nested = {row.path: (row.name, row.items, row.has_folders) for row in collection.folders(nested=True)}
+    assert nested == {path: row for level in levels for path, row in folders(level).items()}
     source = collection.sources()[0]
     assert folders(f"{source}/2024") == folders("Pictures/2024")
     for parent in (None, "Pictures", "Pictures/2024", "Pictures/old.zip"):

@@ -37,6 +37,7 @@ from lookalike.text import human_probability
 pytestmark = needs_browser
 
 MANY = 10  # pictures of each kind
+TABLET = 861  # pixels: the narrowest window with the navigation at the top
 STATIC = Path(lookalike.__file__).parent / "server" / "static"
 
 
@@ -133,6 +134,22 @@ def test_first_visit_shows_the_collection(site, address):
     expect(page.get_by_role("combobox", name="Search by words")).to_be_visible()
     wait_until_idle(page)
     shoot(page, "start-light")
+
+
+def test_an_empty_collection_offers_to_add_pictures(site, address):
+    page = site.visit("jobs")
+    about = json.load(urllib.request.urlopen(f"{address}/api/v1/collection"))
+    page.route("**/api/v1/collection", lambda route: route.fulfill(json=about | {"items": 0, "spaces": []}))
+    page.route("**/api/v1/items?*", lambda route: route.fulfill(json={"total": 0, "offset": 0, "items": []}))
+    page.reload()
+    go(page, "map")
+    expect(page.locator(".empty")).to_have_text("There are no pictures to show yet.")
+    go(page, "")
+    expect(page.locator(".empty")).to_contain_text("This collection is empty.")
+    assert re.split(r"\n+", page.locator("main").inner_text())[2:] == [
+        "This collection is empty. Add a folder, or upload pictures.",
+        "Add pictures",
+    ]
 
 
 def test_the_first_pictures_need_only_two_api_requests(site):
@@ -506,7 +523,10 @@ def test_probabilities_are_never_shown_as_certain(site, address):
 def test_a_class_is_created_from_a_picture_renamed_and_deleted(site, address):
     odd = "50 % + / & co? <b>#1</b>"
     page = site.visit(f"item/{first(address, 'balloons')['id']}")
-    page.get_by_label("Add to a class").fill("party")
+    field = page.get_by_label("Add to a class")
+    names = page.locator(f"#{field.get_attribute('list')} option")
+    expect(names.and_(page.locator("[value=night]"))).to_be_attached()  # a suggestion
+    field.fill("party")
     page.keyboard.press("Enter")
     page.locator(".chips").get_by_role("link", name="party").click()
     heading(page, "party")
@@ -594,7 +614,7 @@ def test_selected_duplicates_are_removed_after_confirmation(site, address):
 
 
 def test_a_session_is_deleted_after_confirmation(site, address):
-    session = start_session(address, first(address, "balloons")["id"])
+    session = create(address, "sessions", examples=[{"id": first(address, "balloons")["id"]}])
     page = site.visit("sessions")
     card = page.locator("li", has=page.locator(f'a[href*="session/{session}"]'))
     card.get_by_role("button", name="Delete the session").click()
@@ -835,23 +855,22 @@ VIEWS = {  # view: its address, and an element that is visible once it has loade
     "words": ("search?words=night+elefant&with={id}&without_words=house", ".grid img.there"),
     "sessions": ("sessions", ".card img"),
     "session": ("session/{session}", ".judge img.there"),
+    "saved": ("saved/{saved}", ".grid img.there"),
+    "compare": ("compare?id={id}&id={other}", ".pane img"),
     "classes": ("classes", ".card img"),
     "class": ("class/house?without={other}", ".grid img.there"),
     "duplicates": ("duplicates?tier=identical", ".group"),
     "map": ("map", "canvas"),
     "jobs": ("jobs", ".starters"),
     "history": ("history", ".history li"),
-    "nothing": ("nothing", ".plate"),
+    "nothing": ("nothing", ".notice"),
 }
 
 
-def start_session(address, item):
-    """Start a session through the API."""
-    request = urllib.request.Request(
-        f"{address}/api/v1/sessions",
-        json.dumps({"examples": [{"id": item}]}).encode(),
-        {"Content-Type": "application/json", "X-Lookalike": "1"},
-    )
+def create(address, what, **body):
+    """Create a session or a saved search through the API; return its id."""
+    headers = {"Content-Type": "application/json", "X-Lookalike": "1"}
+    request = urllib.request.Request(f"{address}/api/v1/{what}", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)["id"]
 
@@ -860,7 +879,8 @@ def start_session(address, item):
 def places(address):
     """The addresses of all views."""
     known = {"id": first(address, "beach")["id"], "other": first(address, "fish")["id"]}
-    known["session"] = start_session(address, known["id"])
+    known["session"] = create(address, "sessions", examples=[{"id": known["id"]}])
+    known["saved"] = create(address, "saved", name="By night", words=["night"])
     return {view: (place.format(**known), ready) for view, (place, ready) in VIEWS.items()}
 
 
@@ -886,7 +906,9 @@ def test_every_view_is_accessible(site, places, theme):
         page.locator(ready).first.wait_for()
         wait_until_idle(page)
         shoot(page, f"{view}-{theme}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= WIDE[0], view
+        for width in (TABLET, WIDE[0]):
+            page.set_viewport_size({"width": width, "height": WIDE[1]})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         check(view)
         if theme == "light":
             found.extend(f"{view}: {fault}" for fault in name_faults(page))
@@ -921,9 +943,9 @@ STRIP = """() => {
 """The gap in pixels between the bars at the bottom."""
 
 
-@pytest.mark.parametrize(("theme", "size"), [("light", PHONE), ("dark", LARGE_PHONE)])
-def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places, theme, size):
-    page = site.visit(size=size, theme=theme, touch=True)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_fits_phones_and_has_large_touch_targets(site, places, theme):
+    page = site.visit(size=LARGE_PHONE, theme=theme, touch=True)
 
     def two_spaces(route):
         about = route.fetch().json()
@@ -938,10 +960,13 @@ def test_every_view_fits_a_phone_and_has_large_touch_targets(site, places, theme
         page.locator(ready).first.wait_for()
         wait_until_idle(page)
         shoot(page, f"{view}-phone-{theme}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], view
-        assert not page.evaluate(SMALL), view
-        assert not page.evaluate(CUT), view
-        assert abs(page.evaluate(STRIP)) < 0.6, view
+        for width, height in (LARGE_PHONE, PHONE):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+            assert not page.evaluate(SMALL), view
+            assert not page.evaluate(CUT), view
+            assert abs(page.evaluate(STRIP)) < 0.6, view
+        page.set_viewport_size({"width": LARGE_PHONE[0], "height": LARGE_PHONE[1]})
 
 
 @pytest.mark.parametrize("way", ["mouse", "touch", "keys"])

@@ -3,11 +3,12 @@
 import json
 import re
 import urllib.request
+import zipfile
 
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, needs_browser, serve, shoot
+from browser import axe_violations, end, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -23,6 +24,8 @@ def address(tmp_path_factory):
         collection.add(folder, recipes=["color"])
         collection.import_labels(folder)
         flower = folder / "flower" / "flower-000.jpg"
+        for tier in ("same", "edited"):
+            collection.duplicates(tier, workers=1)
         collection.classes.add("mixed", [result.id for result in collection.search(str(flower), k=6)[1:]])
     process, address = serve(folder.parent / "demo.lookalike")
     yield address
@@ -51,6 +54,25 @@ def test_classes_show_their_sizes_and_the_pictures_that_are_confused(site, addre
     expect(pictures.first).to_be_visible()
     hrefs = [pictures.nth(i).get_attribute("href") for i in range(pictures.count())]
     assert [href.partition("?")[0].removeprefix("#/item/") for href in hrefs] in [pair["ids"] for pair in pairs]
+
+
+def test_labelled_pictures_are_split_and_downloaded_as_class_folders(site, address):
+    page = site.visit("classes")
+    page.get_by_role("button", name="Split", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Training, %").fill("60")
+    dialog.get_by_role("button", name="Split").click()
+    row = dialog.get_by_role("row", name="Pictures")
+    expect(row).to_be_visible()
+    numbers = [int(text) for text in row.get_by_role("cell").all_inner_texts()]
+    assert sum(numbers) == len(get(address, "/items?labelled=true&limit=1000")["items"])
+    assert numbers[0] == max(numbers)
+    assert axe_violations(page) == []
+    shoot(page, "classes-split-light")
+    with page.expect_download() as download:
+        dialog.get_by_role("link", name="Zip with class folders: Training").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert any(name.startswith("flower/") for name in archive.namelist())
 
 
 def test_the_cut_off_of_a_search_leaves_out_results_and_is_part_of_the_link(site, address):
@@ -114,3 +136,7 @@ def test_the_palette_goes_to_a_class_a_view_or_a_search(site):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("words=sunset"))
     expect(page.locator(".grid a.pic").first).to_be_visible()
+    page.keyboard.press("Control+k")
+    field.fill("flo pict")  # a folder inside a source
+    page.get_by_role("option", name="Folder pictures/flower 8 pictures").click()
+    expect(page.locator(".lead .quiet")).to_contain_text("8 of ")

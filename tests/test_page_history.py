@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, needs_browser, serve
+from browser import end, go, needs_browser, serve
 from lookalike import Collection
 
 pytestmark = needs_browser
@@ -83,6 +83,64 @@ def test_changes_are_undone_from_their_message_and_with_ctrl_z(site, address):
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
     expect(page.locator(".note", has_text="Nothing to undo")).to_have_count(1)
+
+
+def test_double_clicks_and_repeated_keys_change_things_once(site, address):
+    page = site.visit("classes")
+    notes, dialog = page.locator(".note"), page.get_by_role("dialog")
+    page.get_by_role("button", name="New class").click()
+    page.get_by_label("Class name").fill("twice")
+    dialog.get_by_role("button", name="Create").dblclick()
+    expect(page.locator("main h1")).to_have_text("twice")
+    expect(notes).to_have_text(["Created the class twice.UndoClose"])
+    page.get_by_text("Edit class").click()
+    page.get_by_role("button", name="Delete").click()
+    dialog.get_by_role("button", name="Delete").dblclick()
+    expect(page.locator("main h1")).to_have_text("Classes")
+    expect(notes).to_have_text(["Deleted the class twice.UndoClose"])
+
+    go(page, "class/night")
+    size, tiles = page.locator("header.lead .quiet"), page.locator(".suggested .tile")
+    n = tiles.count()
+    page.locator(".suggested [data-focus]").first.focus()
+    for _ in range(2):
+        page.keyboard.press("y")  # each key confirms another picture
+    expect(size).to_have_text("4 pictures")
+    expect(tiles).to_have_count(n - 2)
+    for _ in range(2):
+        page.keyboard.press("Control+z")
+    expect(size).to_have_text("2 pictures")
+
+    page.locator(".grid a.pic").first.click()
+    before = len(ask(address, "/sessions"))
+    page.get_by_role("button", name="Start a session").dblclick()
+    expect(page.locator(".judge .tile")).to_have_count(9)
+    assert len(ask(address, "/sessions")) == before + 1
+    page.locator("[name=name]").fill("from a session")
+    page.get_by_role("button", name="Save as class").dblclick()
+    expect(page.locator("main h1")).to_have_text("from a session")
+    expect(notes.last).to_contain_text("Added 1 picture to the class from a session.")
+    assert [one["text"] for one in ask(address, "/actions?limit=2")["actions"]] == [
+        "Finished a session: added 1 picture to from a session",
+        "Undid: confirmed night for 1 picture",
+    ]
+
+
+def test_a_change_that_cannot_be_undone_does_not_block_earlier_ones(site, address):
+    site.allowed.append("409 (Conflict)")
+    page = site.visit("jobs")
+    for name in ("early", "late"):
+        go(page, "classes")
+        page.get_by_role("button", name="New class").click()
+        page.get_by_label("Class name").fill(name)
+        page.keyboard.press("Enter")
+        expect(page.locator("main h1")).to_have_text(name)
+    go(page, "jobs")
+    ask(address, "/classes/rename", {"name": "late", "to": "later"})  # by another user
+    page.keyboard.press("Control+z")
+    expect(page.locator(".note.problem")).to_contain_text("Undo that one first.")
+    page.keyboard.press("Control+z")
+    expect(page.locator(".note")).to_contain_text(["Undo that one first.", "Undid: created the class early"])
 
 
 def test_an_undo_message_stays_while_it_is_used(site, address):

@@ -120,8 +120,17 @@ def test_keys_and_taps_show_a_picture_and_open_it(site):
     sheet(page)
     page.keyboard.press("ArrowRight")  # moves the focus from the page to the map
     expect(page.locator(".map canvas").last).to_be_focused()
+    card, chosen = page.locator(".map-card"), set()
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):  # the first key chooses the picture in the middle
+        page.keyboard.press(key)
+        expect(card).to_be_visible()
+        chosen.add(card.get_attribute("href"))
+        page.locator(".map canvas").last.hover()
+        page.mouse.move(0, 0)
+        expect(card).to_be_hidden()
+    assert len(chosen) == 1
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".map-card")).to_contain_text(".jpg")
+    expect(card).to_contain_text(".jpg")
     page.keyboard.press("Enter")
     expect(page.locator(".large")).to_be_visible()
     page = site.visit("map", size=PHONE, touch=True)

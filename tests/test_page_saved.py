@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
-from browser import PHONE, axe_violations, end, go, needs_browser, serve, shoot
+from browser import PHONE, Site, axe_violations, end, go, needs_browser, serve, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -86,3 +87,30 @@ def test_a_saved_search_is_renamed_and_deleted_on_a_phone(site):
     page.get_by_role("dialog").get_by_role("button", name="Delete").tap()
     expect(page.locator("h1")).to_have_text("Sessions")
     expect(page.locator(".card b", has_text="houses")).to_have_count(0)
+
+
+def test_a_link_to_a_search_with_an_upload_works_after_a_restart(browser, folder, tmp_path):
+    own = shutil.copytree(folder.parent / "demo.lookalike", tmp_path / "own.lookalike")
+    Image.effect_mandelbrot((200, 150), (-2, -1, 1, 1), 60).convert("RGB").save(tmp_path / "new.jpg")
+    link, shown = "", []
+    for _ in range(2):
+        process, address = serve(own)
+        try:
+            site = Site(browser, address)
+            page = site.visit(link)
+            if not link:
+                with page.expect_file_chooser() as chooser:
+                    page.get_by_role("button", name="Search with a picture").click()
+                chooser.value.set_files(tmp_path / "new.jpg")
+            expect(page.locator("main h1")).to_have_text("Similar to this picture")
+            page.wait_for_function("() => document.querySelector('#tray img')?.naturalWidth")
+            link = page.evaluate("location.hash").removeprefix("#/")
+            tiles = page.locator(".grid [data-focus]")
+            expect(tiles.nth(5)).to_be_visible()
+            shown.append([tiles.nth(place).get_attribute("data-id") for place in range(6)])
+            assert not site.complaints
+            site.close()
+        finally:
+            end(process)
+    assert "with=up" in link  # an upload, not a picture of the collection
+    assert shown[0] == shown[1]

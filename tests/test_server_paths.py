@@ -58,7 +58,7 @@ QUERIES = {
     "/api/v1/map": [{}],
     "/api/v1/map/points": [{}],
     "/api/v1/selections/{id}/export": [{"format": kind} for kind in ("json", "csv", "paths", "coco")],
-    "/api/v1/selections/{id}/zip": [{"size": size} for size in ("original", "screen")],
+    "/api/v1/selections/{id}/zip": [{"size": size} for size in ("original", "screen")] + [{"folders": True}],
 }
 """Queries for every GET route. A new route needs a line here."""
 
@@ -194,6 +194,9 @@ def test_folders_are_relative_to_the_sources(service, people, items, above):
 
     assert {"Pictures"} <= {folder["path"] for folder in folders("view")}
     assert folders("view") == folders("manage")
+    nested = folders("view", nested=True)
+    assert {"Pictures", "Pictures/house"} <= {folder["path"] for folder in nested}
+    assert nested == folders("manage", nested=True)
     inside = folders("view", parent="Pictures")
     assert inside == folders("manage", parent="Pictures")
     assert "Pictures/house" in {folder["path"] for folder in inside}

@@ -3,15 +3,18 @@
 import csv
 import io
 import zipfile
-from pathlib import Path
+from collections import Counter
+from pathlib import Path, PurePath
 
 import pytest
 
 from lookalike import Collection
+from lookalike.collection import format_id
 from lookalike.images.demo import draw_folder
 from lookalike.server.selections import MISSING, Selections, zip_parts
 from lookalike.text import safe_names
-from serving import add_token, copy_shelf, error, running
+from serving import WRITE, add_token, copy_shelf, error, running
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,23 @@ def test_a_selection_is_exported_in_its_order(service):
     assert [row["id"] for row in csv.DictReader(io.StringIO(table))] == ids
     paths = service.client.get(f"/api/v1{place}", params={"format": "paths"}).text.splitlines()
     assert paths == [service.get(f"/items/{item}")["path"] for item in ids]
+
+
+def test_a_split_has_a_selection_for_each_part_whose_zip_has_class_folders(service):
+    asked = {"shares": [0.5, 0.25, 0.25]}
+    found = until(lambda: (answer := service.post("/split", asked))["job"] is None and answer)
+    expected = service.collection.split(asked["shares"])
+    assert found["warnings"] == expected.warnings
+    for part in found["parts"]:
+        ids = {format_id(item) for item in expected.parts[part["part"]]}
+        place = f"/selections/{part['selection']}"
+        assert {item["id"] for item in service.get(f"{place}/export")} == ids
+        files = [name.partition("/") for name in download(service, part["selection"], folders=True).namelist()]
+        assert {PurePath(name).stem for _, _, name in files} == ids
+        counts = {name: counts[part["part"]] for name, counts in expected.classes.items()}
+        assert Counter(folder for folder, _, _ in files) == Counter(part["classes"]) == Counter(counts)
+    answer = service.client.post("/api/v1/split", json={"shares": [0, 0, 1]}, headers=WRITE)
+    assert "shares must be three numbers" in error(answer, 422, "input")
 
 
 def test_users_who_do_not_manage_see_no_absolute_paths(shelf, tmp_path):

@@ -75,6 +75,7 @@ from .sessions import Why as Why
 from .sessions import login as login
 from .space import Space as Space
 from .specs import check_client_fit as check_client_fit
+from .split import KEPT_TOGETHER as KEPT_TOGETHER
 from .split import PARTS as PARTS
 from .split import Split as Split
 from .vector_files import VectorReport as VectorReport

@@ -83,7 +83,7 @@ class Browsing:
             for month, n in zip(months[::-1].tolist(), counts[::-1].tolist(), strict=True)
         }
 
-    def folders(self, parent: str | None, filter: Filter) -> list[Folder]:
+    def folders(self, parent: str | None, filter: Filter, *, nested: bool) -> list[Folder]:
         """The folders in a folder, by default the sources; see `Collection.folders`."""
         with self._store.reading():
             columns = self._columns()
@@ -97,10 +97,12 @@ class Browsing:
             have_folders = set()
             for parts, items in self._tree().items():
                 if len(parts) > len(above) and parts[: len(above)] == above:
-                    child = parts[: len(above) + 2] if above else parts[:1]
-                    below.setdefault(child, []).append(items)
-                    if len(parts) > len(child):
-                        have_folders.add(child)
+                    first = len(above) + 2 if above else 1
+                    for depth in range(first, len(parts) + 1 if nested else first + 1, 2):
+                        child = parts[:depth]
+                        below.setdefault(child, []).append(items)
+                        if len(parts) > depth:
+                            have_folders.add(child)
         counts = {child: np.count_nonzero(passing & columns.mask(np.concatenate(ids))) for child, ids in below.items()}
         return [
             Folder("".join(child), child[-1], int(n), child in have_folders)

@@ -847,12 +847,13 @@ class Collection:
         """
         return self._browsing.timeline(filter or Filter())
 
-    def folders(self, parent: str | None = None, filter: Filter | None = None) -> list[Folder]:
+    def folders(self, parent: str | None = None, filter: Filter | None = None, *, nested: bool = False) -> list[Folder]:
         """The folders in a folder, by default the sources, that contain items which pass the filter.
 
-        Archives are folders. The condition `folder` of the filter is ignored.
+        Archives are folders. The condition `folder` of the filter is ignored. With `nested`, the list includes the
+        folders inside these folders, at any depth.
         """
-        return self._browsing.folders(parent, filter or Filter())
+        return self._browsing.folders(parent, filter or Filter(), nested=nested)
 
     def read(self, item: int | Item, limits: Limits = LIMITS) -> bytes:
         """The bytes of an item's file; raises ImageError if it is missing or has changed since it was added."""

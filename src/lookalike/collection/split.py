@@ -31,7 +31,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 LAYOUTS = ("folders", "coco", "csv")
 
 Together: TypeAlias = Literal["none", "same", "edited", "alike"]
-TIERS: dict[Together, tuple[Tier, ...]] = {
+KEPT_TOGETHER: dict[Together, tuple[Tier, ...]] = {
     "none": (),
     "same": ("same",),
     "edited": ("same", "edited"),
@@ -66,12 +66,12 @@ def split_pictures(
 ) -> Split:
     """Assign the labelled pictures that pass the filter to the parts."""
     store, limits = spaces.store, _limits(shares)
-    if together not in TIERS:
-        raise UnknownNameError("tier of duplicates", together, TIERS)
+    if together not in KEPT_TOGETHER:
+        raise UnknownNameError("tier of duplicates", together, KEPT_TOGETHER)
     labels = _labels(store, classes, filter)
     groups = [
         group.items
-        for tier in TIERS[together]
+        for tier in KEPT_TOGETHER[together]
         for group in find_groups(spaces, tier, space=None, filter=None, progress=progress, workers=workers)
     ]
     keys = _keys(store, groups)

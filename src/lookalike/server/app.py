@@ -23,6 +23,7 @@ from lookalike.server.routes import (
     search,
     selections,
     sessions,
+    split,
 )
 from lookalike.server.routes import collection as collection_routes
 from lookalike.server.routes import service as service_routes
@@ -41,6 +42,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     saved_searches.router,
     sessions.router,
     selections.router,
+    split.router,
     classes.router,
     duplicates.router,
     jobs.router,

@@ -140,6 +140,9 @@ class FoldersQuery(FilterIn):
     """A folder and a filter."""
 
     parent: Annotated[Text | None, Field(description="Relative to its source. Default: the sources.")] = None
+    nested: Annotated[bool, Field(description="Whether to include the folders inside these folders, at any depth.")] = (
+        False
+    )
 
 
 class FacetValueOut(TypedDict):
@@ -227,9 +230,13 @@ class SelectionExportQuery(RequestModel):
 
 
 class ZipQuery(RequestModel):
-    """Original files, or JPEGs for screens."""
+    """Original files, or JPEGs for screens, and the layout of the zip."""
 
     size: Literal["original", "screen"] = "original"
+    folders: Annotated[
+        bool,
+        Field(description="Whether files are LABEL/ID.jpg, the layout of ImageFolder, without unlabelled pictures."),
+    ] = False
 
 
 class PredictionOut(TypedDict):
@@ -1005,6 +1012,34 @@ class TierOut(TypedDict):
 
     tier: TierName
     n_groups: Annotated[int | None, Field(description="null if the groups of this tier were never computed.")]
+
+
+class SplitIn(RequestModel):
+    """The shares of the training, validation and test pictures, and the copies that are kept in one part."""
+
+    model_config = example(shares=[0.8, 0.1, 0.1])
+
+    shares: Annotated[list[float], Field(min_length=3, max_length=3)] = [0.8, 0.1, 0.1]
+    together: Annotated[
+        Literal["none", "same", "edited", "alike"], Field(description="Tiers of duplicates that are kept in one part.")
+    ] = "edited"
+
+
+class PartOut(TypedDict):
+    """The pictures of a part, as a selection."""
+
+    part: Literal["train", "validation", "test"]
+    selection: str
+    count: int
+    classes: Annotated[dict[str, int], Field(description="Number of pictures of each class.")]
+
+
+class SplitOut(TypedDict):
+    """The labelled pictures in three parts. While `job` looks for duplicates, there are none."""
+
+    parts: list[PartOut]
+    warnings: list[str]
+    job: JobOut | None
 
 
 class DismissedOut(TypedDict):

@@ -71,7 +71,7 @@ async def folders(request: Request, asked: Annotated[FoldersQuery, Query()]) -> 
 
     def look_up(_: object) -> FoldersOut:
         Filter(folder=asked.parent, relative=not person.may("manage"))  # checks the name
-        found = service.collection.folders(asked.parent, asked.to_filter(person))
+        found = service.collection.folders(asked.parent, asked.to_filter(person), nested=asked.nested)
         return FoldersOut(
             folders=[
                 FolderOut(

@@ -49,7 +49,7 @@ async def download(request: Request, id: SelectionPath, asked: Annotated[ZipQuer
         raise Problem(422, f"A zip can contain at most {MAX_ZIPPED:,} pictures. Select fewer. Got {len(ids):,}.")
     if service.zip_slots.locked():
         raise Problem(503, "Too many downloads are running. Try again when one has finished.", wait_s=BUSY_S)
-    parts = await service.lanes.run(request, lambda _: _zip(service, ids, person, screen=asked.size == "screen"))
+    parts = await service.lanes.run(request, lambda _: _zip(service, ids, person, asked))
     headers = {"Content-Disposition": 'attachment; filename="pictures.zip"'}
     return StreamingResponse(_send(service, parts), media_type="application/zip", headers=headers)
 
@@ -61,14 +61,17 @@ def _ids(service: Service, id: str) -> list[int]:
     return found
 
 
-def _zip(service: Service, ids: list[int], person: Person, *, screen: bool) -> Iterator[list[bytes]]:
+def _zip(service: Service, ids: list[int], person: Person, asked: ZipQuery) -> Iterator[list[bytes]]:
     """Return the parts of a zip. The files are read when they are needed."""
-    items, shown = service.collection.get(ids), service.visible(person).path
-    listed = [items.get(item) for item in ids]
-    names = [
-        _name(item, number, shown(item.paths[0]) if item and item.paths else "")
-        for item, number in zip(listed, ids, strict=True)
-    ]
+    items, shown, screen = service.collection.get(ids), service.visible(person).path, asked.size == "screen"
+    suffix = ".jpg" if screen else None
+    paths = {number: shown(item.paths[0]) for number, item in items.items() if item.paths}
+    names = {number: _name(items.get(number), number, paths.get(number, "")) for number in ids}
+    if asked.folders:
+        files = _in_folders(names, service.collection.labels(ids), suffix)
+    else:
+        files = list(zip(names, safe_names(names.values(), suffix, reserved=[MISSING]), strict=True))
+    listed = [items.get(number) for number, _ in files]
 
     def load(place: int) -> bytes | str:
         item = listed[place]
@@ -80,7 +83,18 @@ def _zip(service: Service, ids: list[int], person: Person, *, screen: bool) -> I
             return "its file is missing, has changed since it was added, or cannot be read"
 
     taken = [item.taken_at if item is not None else None for item in listed]
-    return zip_parts(safe_names(names, ".jpg" if screen else None, reserved=[MISSING]), taken, load)
+    return zip_parts([name for _, name in files], taken, load)
+
+
+def _in_folders(names: dict[int, str], labels: dict[int, list[str]], suffix: str | None) -> list[tuple[int, str]]:
+    """Return the pictures with their files LABEL/ID.SUFFIX; a picture with several labels has several files."""
+    classes = sorted({label for found in labels.values() for label in found})
+    folders = dict(zip(classes, safe_names(f"{name}." for name in classes), strict=True))  # without suffix
+    return [
+        (number, f"{folders[label]}/{format_id(number)}{suffix or os.path.splitext(name)[1]}")
+        for number, name in names.items()
+        for label in labels.get(number, [])
+    ]
 
 
 def _name(item: Item | None, id: int, path: str) -> str:

@@ -1,5 +1,6 @@
 // One class: its suggestions, to confirm or reject, and its pictures.
 import { get, post } from "./api.js";
+import { classNames } from "./class_names.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { exporter } from "./filters.js";
@@ -9,7 +10,7 @@ import * as neighbours from "./grid_neighbours.js";
 import { follow } from "./job_progress.js";
 import { attempt, confirm, form, note } from "./notify.js";
 import { PictureList } from "./picture_list.js";
-import { tally } from "./pictures.js";
+import { addExampleByKey } from "./pictures.js";
 import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { exampleTile, picture } from "./tile.js";
@@ -30,7 +31,7 @@ export async function show({ arg: name }, signal) {
     ids: async () => (await get("/items/ids", { label: name }, signal)).ids,
     inClass: name,
     tile: (item) => exampleTile(item, link("item", item.id)),
-    onkey: tally,
+    onkey: addExampleByKey,
   });
   const total = await grid.open();
   neighbours.rememberGrid(grid);
@@ -95,19 +96,23 @@ function suggestions(name, predicted, early, signal, joined) {
   });
   const place = h("section", { class: "suggestions" });
   const answer = async (verb, ids, focus = false) => {
+    const items = ids.map((id) => waiting.get(id)).filter(Boolean); // without those of an earlier click
+    if (!items.length) return;
     const at = row.targets.findIndex((target) => target.dataset.id === ids[0]);
-    const one = ids.length === 1 && waiting.get(ids[0]);
-    const done = await attempt(() => post(`/classes/${verb}`, { name, items: ids }));
-    if (!done) return;
-    forget();
-    for (const id of ids) waiting.delete(id);
-    if (verb === "confirm") joined(done.count);
-    const what = one ? title(one) : many(done.count, "picture");
-    const left = waiting.size ? ` ${waiting.size} left.` : "";
-    noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
+    for (const { id } of items) waiting.delete(id);
     draw();
     if (focus) row.focus(Math.min(at, row.targets.length - 1));
-    if (!waiting.size) reload(); // with more suggestions
+    const done = await attempt(() => post(`/classes/${verb}`, { name, items: items.map(({ id }) => id) }));
+    if (!done) {
+      for (const item of items) waiting.set(item.id, item);
+      return draw();
+    }
+    forget();
+    if (verb === "confirm") joined(done.count);
+    const what = items.length === 1 ? title(items[0]) : many(done.count, "picture");
+    const left = waiting.size ? ` ${waiting.size} left.` : "";
+    noteUndo(`${verb === "confirm" ? "Confirmed" : "Rejected"} ${what}.${left}`, done.action);
+    return waiting.size || reload(); // with more suggestions
   };
   const tile = ({ item, probability }) => {
     const pic = h(
@@ -193,16 +198,13 @@ function more(name, size) {
     content.lastChild.select();
   };
   const merge = () => {
-    const others = h("datalist", { id: "targets" });
-    const offer = (classes) => others.append(...classes.filter((one) => one.name !== name).map((one) => h("option", { value: one.name })));
-    get("/classes").then(offer, () => {}); // suggestions only
     const content = field("Target class", "", { list: "targets" });
     const act = () => {
       const into = content.lastChild.value.trim();
       return change("merge", { names: [name], into }, `Merged ${name} into ${into}.`, link("class", into));
     };
     const warning = `This moves ${many(size(), "picture")} to the target class, and deletes the class ${name}.`;
-    form(`Merge the class ${name}`, [h("p", {}, warning), content, others], "Merge", act, { class: "danger" });
+    form(`Merge the class ${name}`, [h("p", {}, warning), content, classNames("targets", name)], "Merge", act, { class: "danger" });
     content.lastChild.focus();
   };
   const erase = () =>

@@ -40,7 +40,13 @@ export async function show(_route, signal) {
     "div",
     { class: "view" },
     lead("Classes", classes.length ? many(classes.length, "class", "classes") : "Named groups of pictures.", {
-      tools: h("div", { class: "actions" }, may("judge") && create(), classes.length > 0 && exporter("/export")),
+      tools: h(
+        "div",
+        { class: "actions" },
+        may("judge") && create(),
+        classes.some(({ pictures }) => pictures) && button("split", "Split", () => split(signal)),
+        classes.length > 0 && exporter("/export"),
+      ),
     }),
     classes.length
       ? h("ul", { class: "cards", role: "list" }, classes.map(card))
@@ -53,6 +59,10 @@ export async function show(_route, signal) {
   );
 }
 
+async function split(signal) {
+  (await import("./split.js")).openSplit(signal);
+}
+
 /** The button that creates an empty class. */
 function create() {
   const add = async (name) => {
@@ -62,5 +72,5 @@ function create() {
     noteUndo(made.action ? `Created the class ${made.name}.` : `The class ${made.name} exists already.`, made.action, { from: link("classes"), to });
     go(to); // closes the dialog
   };
-  return button("plus", "New class", () => askName("New class", "Create", add, { label: "Class name", list: "labels" }));
+  return button("plus", "New class", () => askName("New class", "Create", add, { label: "Class name" }));
 }

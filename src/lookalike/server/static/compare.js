@@ -5,7 +5,7 @@ import { bytes, moment, title } from "./format.js";
 import { keys } from "./keyboard.js";
 import { attempt } from "./notify.js";
 import { link } from "./router.js";
-import { lead, plate } from "./view_parts.js";
+import { lead, notice } from "./view_parts.js";
 import { pane, Zoom } from "./zoom.js";
 
 /** The address that compares pictures; `relation` gives the place of the second one in the first one. */
@@ -25,7 +25,7 @@ function boxIn(query) {
 export async function show({ query }, signal) {
   const ids = [...new Set(query.getAll("id"))].slice(0, 4);
   if (ids.length < 2)
-    return plate("Compare", "Select 2 to 4 pictures in a grid, then choose Compare.", anchor(null, "Show all pictures", link("pictures")));
+    return notice("Compare", "Select 2 to 4 pictures in a grid, then choose Compare.", anchor(null, "Show all pictures", link("pictures")));
   const items = await Promise.all(ids.map((id) => get(`/items/${id}`, {}, signal)));
   const box = ids.length === 2 ? boxIn(query) : null;
   const isMirrored = query.has("mirrored");

@@ -27,6 +27,7 @@ const PATHS = {
   no: "M6 6l12 12M18 6L6 18",
   skip: "M5 6l7 6-7 6zM17 6v12",
   undo: "M9 6L4 11l5 5M4 11h10a5 5 0 0 1 0 10h-3",
+  refresh: "M20 12a8 8 0 1 1-3-6.200M20 4v4h-4",
   history: "M4 12a8 8 0 1 1 2.500 5.800M4 19v-4h4M12 8v4.500l3 2",
   plus: "M12 5v14M5 12h14",
   minus: "M5 12h14",
@@ -44,6 +45,7 @@ const PATHS = {
   dark: "M20 14.500A8.500 8.500 0 0 1 9.500 4a8.500 8.500 0 1 0 10.500 10.500z",
   out: "M12 4v11M7 10l5 5 5-5M4 20h16",
   up: "M6 15l6-6 6 6",
+  split: "M4 4h16v16H4zM14 4v16M14 12h6",
   save: "M6 4h12v16l-6-4.500L6 20z",
   upload: "M12 16V5M7 10l5-5 5 5M4 20h16",
 };

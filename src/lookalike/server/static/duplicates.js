@@ -7,7 +7,7 @@ import { exporter } from "./filters.js";
 import { bytes, count, firstNames, many, title } from "./format.js";
 import { follow } from "./job_progress.js";
 import { keepRule } from "./keep_rule.js";
-import { attempt, confirm } from "./notify.js";
+import { attempt, confirm, whileDisabled } from "./notify.js";
 import { PictureList } from "./picture_list.js";
 import { amend, link } from "./router.js";
 import { linkTile } from "./tile.js";
@@ -199,8 +199,9 @@ function card(group, marked, rule, signal) {
   const several = group.items.length > 1;
   for (const item of group.items) marked.titles.set(item.id, title(item));
   if (several) marked.groups.push([...row.element.querySelectorAll("input")]);
-  const dismiss = async () => {
-    const done = await attempt(() => post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) }));
+  const dismiss = async ({ currentTarget }) => {
+    const send = () => post("/duplicates/dismiss", { items: group.items.map(({ id }) => id) });
+    const done = await whileDisabled(currentTarget, () => attempt(send));
     if (!done) return;
     noteUndo(`Marked as not duplicates: ${titles}.`, done.action);
     for (const { id } of group.items) marked.turn(id, false); // hidden pictures must not stay selected

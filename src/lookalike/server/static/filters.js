@@ -132,7 +132,7 @@ export function bar(query, { order = false, signal } = {}) {
   return h(
     "form",
     { class: "filters", "aria-label": "Filters", onsubmit: submit },
-    h("label", { class: "choice filter" }, h("span", {}, "Filter"), icon("filter"), field, names),
+    h("label", { class: "choice filter" }, icon("filter"), field, names),
     opener,
     choose("min_side", "Size", SIZES),
     order && choose("order", "Order", ORDERS),

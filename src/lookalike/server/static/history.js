@@ -2,6 +2,7 @@
 import { get, thumbnail } from "./api.js";
 import { anchor, button, h } from "./dom.js";
 import { many, moment } from "./format.js";
+import { whileDisabled } from "./notify.js";
 import { amend, link } from "./router.js";
 import { redo, undo } from "./undo.js";
 import { empty, lead } from "./view_parts.js";
@@ -30,7 +31,8 @@ export async function show({ query }, signal) {
 
 function row({ id, text, author, at, undoes, can_undo: canUndo, reason, items }) {
   const words = undoes ? "Redo" : "Undo";
-  const act = () => (undoes ? redo({ action: undoes }, id) : undo({ action: id }));
+  const send = () => (undoes ? redo({ action: undoes }, id) : undo({ action: id }));
+  const act = ({ currentTarget }) => whileDisabled(currentTarget, send);
   return h(
     "li",
     {},

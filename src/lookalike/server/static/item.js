@@ -2,6 +2,7 @@
 // recognizes, details and similar pictures.
 import { get, image, post, SCREEN } from "./api.js";
 import { BoxSelector } from "./box_selector.js";
+import { classNames } from "./class_names.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { format } from "./examples.js";
@@ -94,7 +95,7 @@ export async function show({ arg: id, query }, signal) {
     h(
       "div",
       { class: "side" },
-      h("div", { class: "lead" }, h("h1", {}, title(item)), h("div", { class: "pager" }, full, pager)),
+      h("div", { class: "lead" }, h("h1", { title: title(item) }, title(item)), h("div", { class: "pager" }, full, pager)),
       h(
         "div",
         { class: "doing" },
@@ -169,6 +170,7 @@ function classes(item, early) {
     "aria-label": "Add to a class",
     placeholder: "Add to a class",
     autocomplete: "off",
+    list: "class-names",
     maxlength: 200,
   });
   const submit = (event) => {
@@ -180,7 +182,13 @@ function classes(item, early) {
     {},
     list,
     suggestion,
-    h("form", { class: "inline", onsubmit: submit }, field, button("plus", "Add", null, { type: "submit" })),
+    h(
+      "form",
+      { class: "inline", onsubmit: submit },
+      field,
+      classNames("class-names"),
+      button("plus", "Add", null, { type: "submit" }),
+    ),
   );
 }
 

@@ -7,7 +7,7 @@ import { link, reload } from "./router.js";
 
 const RUNNING = ["queued", "running"];
 export const jobs = new Map(); // id → its last known state
-export const news = new EventTarget(); // "change" events, with the job as detail
+export const jobEvents = new EventTarget(); // "change" events, with the job as detail
 export const chip = h("a", { class: "chip", href: "#/jobs", hidden: true });
 
 let stream = null;
@@ -47,7 +47,7 @@ function update(event) {
   if (!running(job)) forget(); // the collection may have changed
   if (!running(job) && event.job) get(`/jobs/${id}`).then(update, () => {}); // events do not contain the result
   draw();
-  news.dispatchEvent(new CustomEvent("change", { detail: job }));
+  jobEvents.dispatchEvent(new CustomEvent("change", { detail: job }));
 }
 
 function draw() {
@@ -79,7 +79,7 @@ export function follow(job, words, signal, ondone = () => {}) {
     } else if (!running(now))
       place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "Stopped."));
   };
-  news.addEventListener("change", ({ detail }) => detail.id === job.id && show(detail), { signal });
+  jobEvents.addEventListener("change", ({ detail }) => detail.id === job.id && show(detail), { signal });
   // Poll as well, in case the stream is cut.
   const poll = setInterval(async () => show(await get(`/jobs/${job.id}`, {}, signal).catch(() => job)), 3000);
   signal.addEventListener("abort", () => clearInterval(poll));

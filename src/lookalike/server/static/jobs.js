@@ -3,7 +3,7 @@ import { get, post, remove, send } from "./api.js";
 import { collection, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, firstNames, last, many, percent, seconds } from "./format.js";
-import { jobs, news, running, share } from "./job_progress.js";
+import { jobs, jobEvents, running, share } from "./job_progress.js";
 import { loggedIn } from "./login.js";
 import { attempt, note } from "./notify.js";
 import { picker } from "./upload.js";
@@ -35,7 +35,7 @@ export async function show(_route, signal) {
     const all = [...jobs.values()].sort((a, b) => running(b) - running(a) || Number(b.id) - Number(a.id));
     list.replaceChildren(...(all.length ? all.map(card) : [empty("No jobs yet.")]));
   };
-  news.addEventListener("change", draw, { signal });
+  jobEvents.addEventListener("change", draw, { signal });
   draw();
   return h(
     "div",
@@ -146,7 +146,7 @@ function starters({ roots, limits }) {
       "div",
       { class: "actions" },
       picker("Add pictures from this device", upload),
-      button("undo", "Check for changes", () => start({ kind: "refresh" })),
+      button("refresh", "Check for changes", () => start({ kind: "refresh" })),
       button("classes", "Suggest classes", () => start({ kind: "classify" }), {
         title: "For all pictures without a class",
       }),

@@ -7,7 +7,7 @@ const ALL = [
     "Everywhere",
     [
       ["/", "go to the search box"],
-      ["Ctrl + K", "go to a view, class, session or folder, or run an action"],
+      ["Ctrl + K", "go to a view, class, session, saved search or folder, or run an action"],
       ["?", "show this list"],
       ["Ctrl + Z", "undo the last change"],
       ["Esc", "close; go back from a single picture or a comparison"],
@@ -40,7 +40,7 @@ const ALL = [
   [
     "Full screen, Compare",
     [
-      ["+ - 0 1", "zoom in, zoom out, fit, 100 %"],
+      ["+ - 0 1", "zoom in, zoom out, fit, 100 %"],
       ["← ↑ ↓ →", "move an enlarged picture; otherwise previous, next"],
       ["i", "details"],
       ["d", "difference of two pictures"],
@@ -74,8 +74,8 @@ const ALL = [
   ],
 ];
 
-/** Whether the key event belongs to an input field or a dialog. */
-export const typing = (event) => event.target.closest?.("input, textarea, select, dialog") !== null;
+/** Whether the key event belongs to an input field or an open dialog. A closed one has the focus until it is removed. */
+export const typing = (event) => event.target.closest?.("input, textarea, select, dialog[open]") !== null;
 
 /** The name of the key in tables, such as "n" or "Ctrl+z"; undefined with Alt. */
 const nameOf = ({ key, ctrlKey, metaKey, altKey }) =>

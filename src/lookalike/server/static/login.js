@@ -36,7 +36,7 @@ export function show(problem, again) {
   };
   return h(
     "section",
-    { class: "plate" },
+    { class: "notice" },
     h("h1", {}, "Log in"),
     h(
       "p",

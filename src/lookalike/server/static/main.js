@@ -5,7 +5,7 @@ import { collection } from "./collection.js";
 import { anchor, button, h, icon } from "./dom.js";
 import { listen as listenKeys, showKeys, typing } from "./keyboard.js";
 import { link, listen, onlyExamplesDiffer, read, saveScroll, updateLinks } from "./router.js";
-import { failed, plate, waiting } from "./view_parts.js";
+import { failed, notice, waiting } from "./view_parts.js";
 import { themeSwitch } from "./theme_switch.js";
 import * as tray from "./tray.js";
 import * as upload from "./upload.js";
@@ -134,7 +134,7 @@ async function render(scroll, old = "") {
     const view = route.view === "login" ? null : await load(route.view);
     element = view
       ? await view.show(route, signal)
-      : plate(
+      : notice(
           "Not found",
           "There is no page at this address. The link may be incomplete.",
           anchor(null, "Show all pictures", "#/"),

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { collection } from "./collection.js";
 import { button, choice, h } from "./dom.js";
 import { count, many, SIMILARITIES } from "./format.js";
-import { follow, news, running } from "./job_progress.js";
+import { follow, jobEvents, running } from "./job_progress.js";
 import { keys } from "./keyboard.js";
 import { MapCanvas, OTHER, ZOOM } from "./map_canvas.js";
 import { readMap } from "./map_data.js";
@@ -17,7 +17,7 @@ export async function show({ query }, signal) {
   const about = await collection(signal);
   const space = query.get("space");
   const read = () => Promise.all([get("/map", { space }, signal), readMap(space, signal)]);
-  const [state, points] = await read();
+  const [state, points] = about.items ? await read() : [{}, { n: 0 }];
   if (!points.n)
     return h(
       "div",
@@ -46,6 +46,7 @@ export async function show({ query }, signal) {
     if (!running(job)) return setTimeout(() => signal.aborted || check(), AGAIN_MS);
     const done = () => {
       progress.hidden = true;
+      progress.replaceChildren();
       read().then((answers) => paint(...answers) || watch(answers[0]), () => {});
       return false;
     };
@@ -53,7 +54,7 @@ export async function show({ query }, signal) {
     progress.hidden = false;
   };
   const notice = ({ detail }) => detail.kind !== "map" && !running(detail) && check();
-  news.addEventListener("change", notice, { signal });
+  jobEvents.addEventListener("change", notice, { signal });
   paint(state, points);
   watch(state);
   const lasso = button("lasso", "Lasso", () => lasso.setAttribute("aria-pressed", (chart.lasso = !chart.lasso)), {

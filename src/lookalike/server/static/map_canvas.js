@@ -42,7 +42,10 @@ export class MapCanvas {
     this.selection = new Selection(this, { signal, place: `map/${points.space}` });
     const sizes = new ResizeObserver(() => this.#measure());
     sizes.observe(this.element);
-    signal.addEventListener("abort", () => sizes.disconnect() ?? this.thumbnails.want(new Set()));
+    signal.addEventListener("abort", () => {
+      sizes.disconnect();
+      this.thumbnails.want(new Set()); // cancels their requests
+    });
     addEventListener("colours", () => this.#measure(), { signal });
     const listen = (name, act) => this.canvas.addEventListener(name, (event) => act.call(this, event));
     listen("wheel", this.#wheel);
@@ -305,9 +308,10 @@ export class MapCanvas {
     event.preventDefault();
   }
 
-  /** Choose the next thumbnail in this direction; without one, pan. */
+  /** Choose the next thumbnail in this direction; without one, pan. The first key chooses the one in the middle. */
   #step(dx, dy) {
-    const here = this.chosen < 0 ? { x: this.width / 2, y: this.height / 2 } : this.#tile(this.chosen);
+    if (this.chosen < 0 && this.tiles.length) return this.#choose(this.#hit(this.width / 2, this.height / 2, Infinity), true);
+    const here = this.#tile(this.chosen);
     let [best, least] = [null, Infinity];
     for (const tile of this.tiles) {
       const ahead = (tile.x - here.x) * dx + (tile.y - here.y) * dy;

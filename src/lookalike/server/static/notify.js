@@ -35,6 +35,16 @@ export async function attempt(work) {
   }
 }
 
+/** Run `work` with a button disabled, so that a double click runs it once. */
+export async function whileDisabled(control, work) {
+  control.disabled = true;
+  try {
+    return await work();
+  } finally {
+    control.disabled = false;
+  }
+}
+
 /** Ask for confirmation before something is removed, with the focus on Cancel; `act` returns undefined if it failed. */
 export function confirm(heading, text, words, act) {
   form(heading, h("p", {}, text), words, act, { class: "danger" }).querySelector(".cancel").focus();
@@ -44,7 +54,7 @@ export function confirm(heading, text, words, act) {
 export function form(heading, content, words, act, props = { class: "main" }) {
   const submit = async (event) => {
     event.preventDefault();
-    if ((await attempt(act)) !== undefined) box.close();
+    if ((await whileDisabled(send, () => attempt(act))) !== undefined) box.close();
   };
   const cancel = button(null, "Cancel", () => box.close(), { class: "cancel" });
   const send = button(null, words, null, { type: "submit", ...props });

@@ -1,12 +1,12 @@
-// The command palette on Ctrl+K: go to a view, class, session or folder, run an action, or search for what was typed.
+// The command palette on Ctrl+K: go to a view, class, session, saved search or folder, run an action, or search.
 import { get, post } from "./api.js";
 import { collection, may } from "./collection.js";
 import { h } from "./dom.js";
 import { parseWords } from "./examples.js";
-import { many } from "./format.js";
+import { last, many } from "./format.js";
 import { showKeys } from "./keyboard.js";
 import { attempt, dialog } from "./notify.js";
-import { go, link } from "./router.js";
+import { go, link, NO_EXAMPLES } from "./router.js";
 import { switchTheme } from "./theme_switch.js";
 
 const SHOWN = 30; // entries
@@ -23,7 +23,8 @@ const load = (path) => get(path).catch(() => []);
 
 /** All entries: {kind, name, note, run}. */
 async function entries(places) {
-  const [classes, sessions, { folders = [] }] = await Promise.all(["/classes", "/sessions", "/folders"].map(load));
+  const paths = ["/classes", "/sessions", "/saved", "/folders?nested=true"];
+  const [classes, sessions, searches, { folders = [] }] = await Promise.all(paths.map(load));
   await collection(); // for the role
   const to = (kind, name, hash, note = "") => ({ kind, name, note, run: () => go(hash) });
   const job = ([name, kind]) => ({
@@ -36,18 +37,19 @@ async function entries(places) {
     ...[...places, ["history", "History"]].map(([view, name]) => to("View", name, link(view))),
     ...classes.map(({ name, pictures }) => to("Class", name, link("class", name), many(pictures, "picture"))),
     ...sessions.map(({ id, name, label }) => to("Session", label ?? name ?? "Untitled session", link("session", id))),
-    ...folders.map(({ path, name, n }) => to("Folder", name, link("pictures", "", { folder: path }), many(n, "picture"))),
+    ...searches.map(({ id, name }) => to("Saved", name, link("saved", id, NO_EXAMPLES))),
+    ...folders.map(({ path, n }) => to("Folder", path, link("pictures", "", { folder: path }), many(n, "picture"))),
     ...JOBS.filter(([, , role]) => may(role)).map(job),
     { kind: "Action", name: "Switch between light and dark", note: "", run: switchTheme },
     { kind: "Action", name: "Show keyboard shortcuts", note: "", run: showKeys },
   ];
 }
 
-/** The entries that contain every typed word, those whose name starts with the text first; then a search for it. */
+/** The entries that contain every typed word, those whose name, or its last part, starts with the text first; then a search. */
 function matching(all, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const found = all.filter(({ kind, name }) => words.every((word) => `${kind} ${name}`.toLowerCase().includes(word)));
-  const starts = ({ name }) => name.toLowerCase().startsWith(words.join(" "));
+  const starts = ({ name }) => [name, last(name)].some((one) => one.toLowerCase().startsWith(words.join(" ")));
   found.sort((a, b) => starts(b) - starts(a));
   const search = { kind: "Search", name: `“${text}”`, note: "", run: () => go(link("search", "", parseWords(text))) };
   return [...found.slice(0, SHOWN), ...(words.length ? [search] : [])];
@@ -67,7 +69,7 @@ export async function openPalette(places) {
     "aria-autocomplete": "list",
     autocomplete: "off",
     spellcheck: "false",
-    placeholder: "A view, class, session, folder or action",
+    placeholder: "A view, class, session, saved search, folder or action",
   });
   const run = ({ run: act }) => {
     box.close();

@@ -25,7 +25,7 @@ export async function show({ query }, signal) {
     fetch: (offset, limit) => get("/items", { offset, limit, order: query.get("order"), ...what }, signal),
     ids: async () => (await get("/items/ids", { order: query.get("order"), ...what }, signal)).ids,
     tile: (item) => exampleTile(item, link("item", item.id), { words: item.labels?.join(", ") }),
-    onkey: tally,
+    onkey: addExampleByKey,
   });
   const total = await grid.open();
   neighbours.rememberGrid(grid);
@@ -48,7 +48,7 @@ export async function show({ query }, signal) {
         may("manage") &&
         anchor("plus", "Add pictures", link("jobs"), { class: "button" }),
     }),
-    about.items &&
+    about.items > 0 &&
       h("div", { class: "line" }, bar(query, { order: true, signal }), sizer(grid), exporter("/export", what)),
     await withFacets(
       total ? (timeline?.withSlider(grid, signal) ?? grid.element) : nothing(about, query),
@@ -59,7 +59,7 @@ export async function show({ query }, signal) {
 }
 
 /** Add the focused picture to the tray when + or - is pressed. */
-export function tally(event, item) {
+export function addExampleByKey(event, item) {
   if (event.key !== "+" && event.key !== "-") return false;
   put({ id: (item.item ?? item).id }, event.key === "+" ? "with" : "without");
   return true;

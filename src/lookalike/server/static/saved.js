@@ -7,7 +7,7 @@ import { count, many, moment } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { askName, attempt, confirm, note } from "./notify.js";
-import { tally } from "./pictures.js";
+import { addExampleByKey } from "./pictures.js";
 import { amend, go, link, NO_EXAMPLES, reload } from "./router.js";
 import { exportButton } from "./save_search.js";
 import { exampleTile } from "./tile.js";
@@ -52,7 +52,7 @@ export async function show({ arg: id, query }, signal) {
     signal,
     fetch: async (offset, limit) => ({ total: results.length, items: results.slice(offset, offset + limit) }),
     tile: ({ item }) => tile(item, fresh.has(item.id)),
-    onkey: tally,
+    onkey: addExampleByKey,
   });
   await grid.open();
   neighbours.rememberGrid(grid);

@@ -9,13 +9,13 @@ import { many, seconds, SIMILARITIES } from "./format.js";
 import { Grid } from "./grid.js";
 import * as neighbours from "./grid_neighbours.js";
 import { matchingParts } from "./matching_parts.js";
-import { tally } from "./pictures.js";
+import { addExampleByKey } from "./pictures.js";
 import { amend, go, link, read } from "./router.js";
 import { exportButton, saveButton } from "./save_search.js";
 import { searchBox } from "./search_box.js";
 import { exampleTile } from "./tile.js";
 import { sizer } from "./tile_size.js";
-import { empty, lead, plate } from "./view_parts.js";
+import { empty, lead, notice } from "./view_parts.js";
 
 const SHOWN = 200; // number of results
 
@@ -25,7 +25,7 @@ export async function show({ query }, signal) {
   const view = (...content) => h("div", { class: "view" }, searchBox(formatWords(examples), signal), ...content);
   if (!positive.length && !words.length)
     return view(
-      plate(
+      notice(
         "Search",
         negative.length || withoutWords.length
           ? "A search needs at least one positive word or picture."
@@ -70,7 +70,7 @@ export async function show({ query }, signal) {
       if (scored) tile.append(h("span", { class: "sure" }, score.toFixed(3)));
       return tile;
     },
-    onkey: tally,
+    onkey: addExampleByKey,
   });
   await grid.open();
   neighbours.rememberGrid(grid);

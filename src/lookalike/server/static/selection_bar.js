@@ -1,9 +1,10 @@
 // The bar with the actions for the selected pictures.
 import { address, get, post } from "./api.js";
+import { classNames } from "./class_names.js";
 import { forget, may } from "./collection.js";
 import { button, h } from "./dom.js";
 import { count, many } from "./format.js";
-import { askName, attempt, confirm, dialog, note } from "./notify.js";
+import { askName, attempt, confirm, dialog, note, whileDisabled } from "./notify.js";
 import { go, link, reload } from "./router.js";
 import { startSession } from "./start_session.js";
 import { noteUndo } from "./undo.js";
@@ -75,7 +76,7 @@ async function label(selection, words) {
   const chips = h("div", { class: "chips" });
   const add = (name) => attempt(() => change(selection, "add", name, "Added to").then(() => box.close()));
   const heading = `${words === "Label" ? words : `${words} with`} ${many(selection.ids.size, "picture")}`;
-  const box = askName(heading, words, add, { label: "Class name", list: "labels", before: chips });
+  const box = askName(heading, words, add, { label: "Class name", list: "label-names", before: [chips, classNames("label-names")] });
   if (words !== "Label") return;
   const [classes, found] = await Promise.all([
     get("/classes").catch(() => []),
@@ -87,7 +88,7 @@ async function label(selection, words) {
   classes.sort((a, b) => rank(b) - rank(a));
   chips.append(
     ...classes.slice(0, CHIPS).map(({ name }) =>
-      button(votes.has(name) ? "yes" : null, name, () => add(name), {
+      button(votes.has(name) ? "yes" : null, name, ({ currentTarget }) => whileDisabled(currentTarget, () => add(name)), {
         title: votes.has(name) ? `Suggested for ${many(votes.get(name), "picture")}` : null,
       }),
     ),

@@ -1,5 +1,6 @@
 // The view of a feedback session: the pictures to mark and the best so far.
 import { get, thumbnail } from "./api.js";
+import { classNames } from "./class_names.js";
 import { collection, forget, may } from "./collection.js";
 import { button, h, icon } from "./dom.js";
 import { bar, filter, filtered } from "./filters.js";
@@ -206,8 +207,10 @@ class SessionView {
   }
 
   async finish(name) {
-    if (!name) return;
+    if (!name || this.finishing) return;
+    this.finishing = true; // until the user has left the view, so that a double click finishes once
     const finished = await attempt(() => this.state.finish(name));
+    this.finishing = Boolean(finished);
     if (!finished) return;
     forget();
     const text = `Added ${many(finished.labelled, "picture")} to the class ${finished.label}.`;
@@ -254,6 +257,7 @@ function layout(view) {
     placeholder: "Class name",
     "aria-label": "Class name",
     autocomplete: "off",
+    list: "class-names",
     required: true,
     maxlength: 200,
   });
@@ -263,10 +267,10 @@ function layout(view) {
   };
   return h(
     "div",
-    { class: "view desk" },
+    { class: "view session-view" },
     lead(name || "Untitled session", startedFrom(session), {
       up: "sessions",
-      tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, view.nameButton)],
+      tools: [view.gauge, h("form", { class: "inline name", onsubmit: finish }, field, classNames("class-names"), view.nameButton)],
     }),
     h(
       "div",

@@ -70,7 +70,7 @@ export function history(log, { session }) {
     return h(
       "li",
       {},
-      h("span", { class: `said ${mark ?? ""}` }, label),
+      h("span", { class: `mark-name ${mark ?? ""}` }, label),
       pictures,
       h(
         "span",

@@ -9,6 +9,7 @@ import { go, link, reload } from "./router.js";
 
 const SHOWN_MS = 12_000; // time to undo a change from its message
 const changes = []; // the changes of this visit that are not undone, newest last
+let sending = Promise.resolve(); // the last request to undo
 let idle = null; // the message that there is nothing to undo
 let card = null; // the message of the last change; the next one replaces it
 
@@ -36,9 +37,10 @@ function offer(text, words, act) {
 
 /** Undo a change of this visit or of the history, and show the view again. */
 export async function undo(change) {
+  const at = changes.indexOf(change);
+  if (at >= 0) changes.splice(at, 1); // the next Ctrl+Z undoes the change before, even if this one cannot be undone
   const answer = await send(change.action);
   if (!answer) return;
-  if (changes.includes(change)) changes.splice(changes.indexOf(change), 1);
   if (answer.job) return bringBack(answer.job);
   offer(`${answer.text}.`, "Redo", () => redo(change, answer.action));
   show(change.to, change.from);
@@ -52,10 +54,11 @@ export async function redo(change, action) {
   show(change.from, change.to);
 }
 
+/** Undo an action on the server, after those requested before. */
 async function send(action) {
   card?.remove();
   try {
-    const answer = await post(`/actions/${action}/undo`);
+    const answer = await (sending = sending.catch(() => {}).then(() => post(`/actions/${action}/undo`)));
     forget();
     return answer;
   } catch ({ message, status }) {

@@ -20,10 +20,10 @@ export function lead(heading, text, { up = null, tools = [] } = {}) {
 }
 
 /** A heading, a sentence and actions, as a whole view. */
-export function plate(heading, text, ...actions) {
+export function notice(heading, text, ...actions) {
   return h(
     "section",
-    { class: "plate" },
+    { class: "notice" },
     h("h1", {}, heading),
     h("p", {}, text),
     actions.length ? h("p", { class: "actions" }, actions) : null,
@@ -81,9 +81,9 @@ export function failed(problem, again, signal) {
   if (problem.kind === "unreachable") {
     const poll = setInterval(async () => (await alive()) && again(), 2000);
     signal.addEventListener("abort", () => clearInterval(poll));
-    return plate("Cannot reach the server", problem.message, retry);
+    return notice("Cannot reach the server", problem.message, retry);
   }
-  if (problem.status === 404) return plate("Not found", problem.message, home);
-  if (problem.status === 403) return plate("Access denied", problem.message, home);
-  return plate("Something went wrong", problem.message, retry, home);
+  if (problem.status === 404) return notice("Not found", problem.message, home);
+  if (problem.status === 403) return notice("Access denied", problem.message, home);
+  return notice("Something went wrong", problem.message, retry, home);
 }
