@@ -30,8 +30,9 @@ from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
 FEW = 5_000
 """A search among fewer rows is a scan, which is exact and as fast."""
 
-ALL = 50_000
-"""With fewer rows, all are scored by bytes, because choosing leaves would take longer."""
+ALL = 250_000
+"""With fewer rows, all are scored by bytes: it takes a few milliseconds, and hits of a target with few rows are spread
+over so many leaves that choosing leaves would miss a third of them."""
 
 SLOPES = {"frontier": 0.4, "maximum": 0.1}
 """Share of the cells, the best by f of their centres, whose spread is computed; the others get the median."""
