@@ -33,7 +33,7 @@ Ids = Annotated[list[Id], Field(description="Ids of pictures.", max_length=MAX_K
 K = Annotated[int, Field(description="Number of pictures.", ge=1, le=MAX_K)]
 Picture = Annotated[str, Field(description="Id of a picture in the collection, or path of a picture file.")]
 Label = Annotated[str | None, Field(description="Only pictures with this label.")]
-Folder = Annotated[str | None, Field(description="Only pictures in this folder: an absolute path, or Pictures/2024.")]
+Folder = Annotated[str | None, Field(description="Only pictures in this folder, such as Pictures/2024 or /photos.")]
 SessionId = Annotated[str, Field(description="Id of a session, as start_session and sessions return it.")]
 
 
