@@ -595,9 +595,8 @@ def test_the_command_line_starts_a_cluster_and_shows_its_state(capsys, monkeypat
         assert cli.run(words) == 0
         assert capsys.readouterr().out == answer
         assert cli.run(["--cluster", address, "-c", str(path), "search", "kind", "-k", "40", "--json"]) == 0
-        assert (
-            len(json.loads(capsys.readouterr().out)) == 40
-        )  # the head searches words: the labels "kind 0" to "kind 5"
+        # The head searches by words: those of the labels "kind 0" to "kind 5".
+        assert len(json.loads(capsys.readouterr().out)) == 40
         monkeypatch.setenv("LOOKALIKE_CLUSTER", address)
         assert cli.run(["cluster", "status", "--json"]) == 0
         assert '"rows": 3000' in capsys.readouterr().out  # the worker has opened the shard

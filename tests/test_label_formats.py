@@ -246,8 +246,8 @@ def test_a_field_of_a_fiftyone_dataset_is_imported(filled, paths, tmp_path):
 
 
 def test_predictions_are_not_labels_even_if_no_sample_has_a_label(filled, paths, tmp_path):
-    guess = {"_cls": "Classification", "label": "fish", "confidence": 0.9}
-    samples = [{"filepath": path, "ground_truth": None, "predictions": guess} for path in paths]
+    prediction = {"_cls": "Classification", "label": "fish", "confidence": 0.9}
+    samples = [{"filepath": path, "ground_truth": None, "predictions": prediction} for path in paths]
     report = filled.import_labels(write(tmp_path / "samples.json", {"samples": samples}))
     assert (report.labelled, report.unknown) == (0, [])
     assert filled.import_labels(write(tmp_path / "samples.json", {"samples": []})).labelled == 0

@@ -194,8 +194,8 @@ def test_every_row_has_one_place_near_the_rows_of_its_leaf_and_each_leaf_belongs
     rows = made.codes.swapaxes(1, 2).reshape(len(made.ids), -1)  # as plain rows
     filled = made.ids >= 0
     assert (rows[filled, :D] == made.steps.encode(truth.vectors(made.ids[filled]))[:, :D]).all()
-    leaves = truth.vectors(made.ids[: 32 * (len(made.ids) // 32)][np.repeat(filled.reshape(-1, 32).all(1), 32)])
-    assert leaves.reshape(-1, 32, D).std(1).mean() < 0.8 * X.std(0).mean()
+    full = np.repeat(filled.reshape(-1, 32).all(1), 32)
+    assert truth.vectors(made.ids[full]).reshape(-1, 32, D).std(1).mean() < 0.8 * X.std(0).mean()
 
 
 def test_means_and_deviations_of_leaves_equal_those_of_their_rows(index, tmp_path):
@@ -273,8 +273,7 @@ def test_a_file_can_be_replaced_by_the_index_that_is_mapped_from_it(index, tmp_p
     path = tmp_path / "leaves"
     index.save(path)
     mapped = Leaves.load(path, index.truth)
-    gone = mapped.search(query(), 5).ids[0]
-    mapped.remove(gone)
+    mapped.remove(mapped.search(query(), 5).ids[0])
     mapped.save(path)
     again = Leaves.load(path, index.truth)
     assert again.stale == 0

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from browser import axe_violations, end, needs_browser, serve, shoot
+from browser import axe_violations, end, needs_browser, serve, shoot, wait_until_idle
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
 
@@ -73,6 +73,23 @@ def test_labelled_pictures_are_split_and_downloaded_as_class_folders(site, addre
         dialog.get_by_role("link", name="Zip with class folders: Training").click()
     with zipfile.ZipFile(download.value.path()) as archive:
         assert any(name.startswith("flower/") for name in archive.namelist())
+
+
+def test_a_split_waits_for_the_duplicates_and_is_computed_once(site):
+    page = site.visit("classes")
+    requests = []
+
+    def with_similar(route):  # whose groups were never computed
+        requests.append(route.request.post_data_json)
+        route.continue_(post_data=json.dumps(requests[-1] | {"together": "alike"}))
+
+    page.route("**/api/v1/split", with_similar)
+    page.get_by_role("button", name="Split", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Split").click()
+    expect(dialog.get_by_role("row", name="Pictures")).to_be_visible()
+    wait_until_idle(page)
+    assert len(requests) == 2
 
 
 def test_the_cut_off_of_a_search_leaves_out_results_and_is_part_of_the_link(site, address):

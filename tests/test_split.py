@@ -158,7 +158,7 @@ def test_folders_have_the_layout_of_imagefolder(own, tmp_path):
         part, folder, name = link.relative_to(tmp_path / "set").parts
         item = names[int(name.removesuffix(".jpg"), 16)]
         assert item.id in split.parts[part]
-        assert folder == {"../fish?": ".._fish_"}.get(split.labels[item.id][0], split.labels[item.id][0])
+        assert folder == {"../fish?": "_._fish_"}.get(split.labels[item.id][0], split.labels[item.id][0])
         assert str(link.resolve()) == item.paths[0]
     with pytest.raises(InputError, match="is not empty"):
         own.export_split(split, tmp_path / "set")

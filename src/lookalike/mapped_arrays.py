@@ -54,7 +54,7 @@ def seal(arrays: Arrays, path: Path, values: Mapping[str, Any]) -> None:
 def open_arrays(path: Path, scattered: str | None = None) -> tuple[Arrays, dict[str, Any]]:
     """Map the arrays of a file, read-only; return them and the values. Raises DamagedError if it is not complete.
 
-    The array `scattered` and all after it are read in small parts: a page at a time, without the pages around it.
+    The array `scattered` and those after it are read page by page, without read-ahead.
     """
     try:
         with path.open("rb") as file:
@@ -86,7 +86,7 @@ def is_mapped(X: Any) -> bool:
 
 
 def _ends(shapes: Shapes) -> list[int]:
-    """The offsets behind the header and behind each array, aligned."""
+    """The aligned offsets of the ends of the header and of each array."""
     ends = [HEADER_BYTES]
     for kind, shape in shapes.values():
         size = np.dtype(kind).itemsize

@@ -117,6 +117,17 @@ def safe_names(names: Iterable[str], suffix: str | None = None, reserved: Iterab
     return safe
 
 
+def safe_folders(names: Iterable[str]) -> dict[str, str]:
+    """Return the name of a folder for each of these names: safe, unique, as `safe_names`, and not hidden.
+
+    >>> safe_folders(["a/b", ".git", "v1.2"])
+    {'a/b': 'a_b', '.git': '_git', 'v1.2': 'v1.2'}
+    """
+    names = list(names)
+    ended = [re.sub(r"^\.", "_", name) + "." for name in names]  # the last dot is removed; other dots start no suffix
+    return dict(zip(names, safe_names(ended), strict=True))
+
+
 def human_bytes(count: float) -> str:
     """Format a number of bytes with a unit.
 

@@ -33,7 +33,7 @@ Ids = Annotated[list[Id], Field(description="Ids of pictures.", max_length=MAX_K
 K = Annotated[int, Field(description="Number of pictures.", ge=1, le=MAX_K)]
 Picture = Annotated[str, Field(description="Id of a picture in the collection, or path of a picture file.")]
 Label = Annotated[str | None, Field(description="Only pictures with this label.")]
-Folder = Annotated[str | None, Field(description="Only pictures in this folder: its path, or such as Pictures/2024.")]
+Folder = Annotated[str | None, Field(description="Only pictures in this folder, such as Pictures/2024 or /photos.")]
 SessionId = Annotated[str, Field(description="Id of a session, as start_session and sessions return it.")]
 
 
@@ -254,7 +254,8 @@ def create_server(collection: Collection, *, author: str | None) -> MCPServer[An
 def _check_picture(picture: str) -> str:
     """Return the id or path of a picture.
 
-    An assistant cannot name a URL, so that no page can make it contact one, or a folder, which could be a whole disk.
+    URLs are rejected, because a web page could make the assistant contact them, and folders, because one could be a
+    whole disk.
     """
     if is_url(picture):
         raise InputError("A picture must be an id or the path of a file. URLs are not allowed.")

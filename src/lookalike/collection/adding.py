@@ -106,7 +106,7 @@ class Report:
     skipped: dict[str, str] = field(default_factory=dict)  # path → why the file cannot be read; newly skipped files
     known_skipped: dict[str, str] = field(default_factory=dict)  # the same, for files that an earlier run skipped
     other_types: dict[str, int] = field(default_factory=dict)  # extension → number of files that are not read
-    files: dict[str, str] = field(default_factory=dict)  # path → "added", "copied" or "changed", for REPORTED_FILES
+    files: dict[str, str] = field(default_factory=dict)  # path → "added", "copied" or "changed"; at most REPORTED_FILES
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     predicted: dict[str, int] = field(default_factory=dict)  # new pictures with a predicted class, by class

@@ -340,7 +340,8 @@ def _jsonl_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read labels from {file}: {error}.") from None
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"Line {line} of {file} is not valid JSON: {error}.") from None
+        reason = getattr(error, "msg", error)  # without the position, which would be that in the line
+        raise InputError(f"Line {line} of {file} is not valid JSON: {reason}.") from None
 
 
 def _parquet_rows(file: Path, field: str | None) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -6,7 +6,6 @@ changed elsewhere can be imported again. Pictures that cannot be read are left o
 
 import io
 import json
-import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
@@ -22,7 +21,7 @@ from lookalike.errors import ImageError, InputError
 from lookalike.store.classes import StoredPrediction
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.text import safe_names
+from lookalike.text import safe_folders
 from lookalike.types import Progress, format_id
 
 OnSkip: TypeAlias = Callable[[str, str], None]
@@ -112,8 +111,7 @@ def write_folders(target: Target) -> int:
     check_new_folder(target.path)
     rows = [row for row in rows_of(target.store, target.ids) if row.labels]
     names = sorted({label for row in rows for label in row.labels})
-    safe = safe_names(re.sub(r"^\.", "_", name) + "." for name in names)  # no hidden folders, and no suffixes
-    folders = dict(zip(names, safe, strict=True))
+    folders = safe_folders(names)
     files = [(row, target.path / folders[label] / row.file) for row in rows for label in row.labels]
     written = _write_files(target, files)
     if renamed := {folder: name for name, folder in folders.items() if folder != name}:

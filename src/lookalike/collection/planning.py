@@ -200,11 +200,12 @@ ID_BYTES = 25
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
 """Bytes per row of the faiss structures, in memory and on disk."""
 
+LEAVES_HELD = 2.0
+"""Bytes per row of `Leaves` in memory: masks of filters. Everything else is mapped from the file."""
+
 # Constants of a cluster, measured by benchmarks/cluster_shards.py on 2026-11-18 (docs/experiments/plan.md).
 SHARD_POINT = CostCurve("memory", lambda n, d: (4 * d + 8) * n, 0.5, 1e-3)
 """A search of one shard by a point, on one core while the others search as well."""
-LEAVES_HELD = 2.0
-"""Bytes per row of `Leaves` in memory: masks of filters. Everything else is mapped from the file."""
 # Most of the time is for the mask of allowed rows.
 SHARD_PLANE = CostCurve("memory", lambda n, d: 1000 * n + 200 * (d + 64) * n**0.6, 1.0, 3e-3)
 """A search of one shard by a hyperplane, in leaves, without the marked rows."""
@@ -272,7 +273,7 @@ def leaves_bytes(d: float) -> float:
 
 
 def _workers_peak(n: float, d: float, cores: int) -> float:
-    """Peak memory of a machine whose cores build the leaves of n rows: workers have no files of their own."""
+    """Peak memory of a machine whose cores build the leaves of n rows. Workers keep them in memory, not in files."""
     return cores * (PROCESS_BYTES + leaves_peak(n / cores, d)) + n * leaves_bytes(d)
 
 
@@ -721,7 +722,7 @@ def _notes(workload: Workload, ways: Sequence[Way], chosen: Way | None, ram: flo
         )
     elif chosen.feedback and chosen.memory + chosen.feedback_file > ram:
         yield (
-            f"The file of the feedback index (leaves) has {human_bytes(chosen.feedback_file)}, which is more than the"
+            f"The file of the feedback index (leaves) takes {human_bytes(chosen.feedback_file)}, which is more than the"
             " free memory. Feedback reads parts of it from the disk, which takes longer."
         )
     if workload.items >= GPU_MIN and chosen.name not in CODE_WAYS:

@@ -22,7 +22,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import absolute
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
-from lookalike.text import many, safe_names
+from lookalike.text import many, safe_folders
 from lookalike.types import Progress, format_id
 
 Part: TypeAlias = Literal["train", "validation", "test"]
@@ -177,7 +177,7 @@ def _warnings(classes: dict[str, dict[Part, int]], labels: dict[int, list[str]],
 
 def _files(store: Store, split: Split, target: Path) -> list[tuple[int, Path]]:
     """Each picture with its path: part/class/id.suffix. A picture with several labels is in several folders."""
-    folders = dict(zip(split.classes, safe_names(f"{name}." for name in split.classes), strict=True))  # without suffix
+    folders = safe_folders(split.classes)
     files = []
     for part, ids in split.parts.items():
         for item in items_in(store, ids):

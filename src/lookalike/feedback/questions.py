@@ -28,8 +28,8 @@ highest-scoring items: the user and the learner need matches, and the other ques
 On the same classes and mnist, a larger share ranks broad targets worse, and a smaller one finds fewer of a small
 class."""
 ASKED_SHARE, ASKED_ROWS = 0.02, 20_000
-"""Search effort for ambiguous items, as a share of the items, and the minimum number of items. Nearly as ambiguous ones
-are equally good questions."""
+"""Share of the items that the search for ambiguous ones scores, and their minimum number. This effort is enough,
+because slightly less ambiguous items are equally good questions."""
 SHARE, LEAST = 0.01, 100
 """Share of the collection that "sample" scores, and the minimum number of items."""
 
@@ -51,7 +51,7 @@ class Candidates:
     scored: int = 0  # number of vectors compared by searches for questions
 
     def search(self, query: Query, k: int, among: Ids | None = None, default_effort: float | None = None) -> Ids:
-        """Return at most k ids, best first. `default_effort` counts unless the caller of the round chose an effort."""
+        """Return at most k ids, best first. `default_effort` applies if the round has no effort."""
         among = self.among if among is None else among
         effort = default_effort if self.effort is None else self.effort
         hits = self.index.search(query, k, among=among, exclude=self.exclude, effort=effort)

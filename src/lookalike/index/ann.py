@@ -50,7 +50,7 @@ MAX_BREADTH = 1_024
 """Largest breadth that `build` chooses."""
 
 TIE = 1e-5
-"""Relative difference of equal distances. Of many copies of a row, a search can find any."""
+"""Distances count as equal up to this relative difference: a search can find any of many copies of a row."""
 
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 60)}
 """(times, plus): the k hits are the best of times · k + plus proposals, by exact scores."""

@@ -5,8 +5,8 @@ without cells splits clusters: on 1,000 Gaussian clusters, two thirds of the row
 cluster, and a search had to visit five times more leaves.
 
 The codes of a leaf are 8 KB of consecutive bytes (64 rows of 128 dimensions). They can stay in a file that is mapped
-into memory, from which a search reads the leaves that it visits. Rows are written to the place of their cell at once,
-and each cell is then sorted where it is, so that a build needs little more memory than the arrays, or than the file.
+into memory, from which a search reads the leaves that it visits. Rows are written directly to a place of their cell,
+and each cell is then sorted in place, so that a build hardly needs memory besides the arrays, which can be in a file.
 """
 
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ class LeafCodes:
 
     @classmethod
     def build(cls, truth: Flat, size: int, progress: Progress, path: Path | None = None) -> Self:
-        """Sort all rows of `truth` into leaves: in memory, or in a new file, which `save` completes."""
+        """Sort all rows of `truth` into leaves: in memory, or in a new file, for `complete`."""
         ids = truth.ids
         steps = Steps.of(truth.vectors(ids[:: max(1, len(ids) // STEPS_SAMPLE)]))
         cell = _assign(truth, steps, progress)
@@ -152,7 +152,7 @@ class LeafCodes:
         return cls(size=size, steps=steps, leaves=leaves, cells=cells, cell=cell, recall=recall, **rest)
 
     def _fill(self, truth: Flat, cell: NDArray[np.int32], progress: Progress) -> None:
-        """Write the bytes of each row of `truth` to a place of its cell (n,), and its number to `ids`."""
+        """Write the bytes of each row of `truth` to a place of its cell, and the number of the row to `ids`."""
         rows = self.codes.reshape(len(self.ids), -1)  # not in blocks until the cell is sorted
         free = self.starts[:-1] * self.size  # the next place of each cell
         for part in chunks(len(cell), row_bytes=4 * rows.shape[1], max_bytes=CHUNK_BYTES):
@@ -199,13 +199,13 @@ class LeafCodes:
         return len(self.known) - int(self.counts.sum())
 
     def places(self, ids: Ids) -> Ids:
-        """The places of these ids, ascending; ids without a place are skipped."""
+        """The places of these ids; ids without a place are skipped."""
         found = np.minimum(np.searchsorted(self.known, ids), len(self.known) - 1)
         places: Ids = self.place[found[self.known[found] == ids]].astype(np.int64)
         return places
 
     def remove(self, ids: Ids) -> None:
-        """Mark these ids, ascending, as removed."""
+        """Mark the rows with these ids as removed."""
         self.alive, self.counts = self.keep(None, ids)
 
     def keep(self, among: Ids | None, exclude: Ids | None) -> tuple[Mask, Ids]:

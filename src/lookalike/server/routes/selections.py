@@ -16,7 +16,7 @@ from lookalike.server.problems import BUSY_S, Problem, json_response, not_found
 from lookalike.server.routes.collection import EXPORT_FILES, EXPORT_RESPONSES, send_file
 from lookalike.server.selections import MAX_ZIPPED, MISSING, zip_parts
 from lookalike.server.service import Service, needs_role, parse_ids, person_of, service_of
-from lookalike.text import safe_names
+from lookalike.text import safe_folders, safe_names
 
 SCREEN_SIDE = 1_600
 """Longer side of a picture for screens."""
@@ -88,8 +88,7 @@ def _zip(service: Service, ids: list[int], person: Person, asked: ZipQuery) -> I
 
 def _in_folders(names: dict[int, str], labels: dict[int, list[str]], suffix: str | None) -> list[tuple[int, str]]:
     """Return the pictures with their files LABEL/ID.SUFFIX; a picture with several labels has several files."""
-    classes = sorted({label for found in labels.values() for label in found})
-    folders = dict(zip(classes, safe_names(f"{name}." for name in classes), strict=True))  # without suffix
+    folders = safe_folders(sorted({label for found in labels.values() for label in found}))
     return [
         (number, f"{folders[label]}/{format_id(number)}{suffix or os.path.splitext(name)[1]}")
         for number, name in names.items()

@@ -7,7 +7,7 @@ import { amend, go, link, read } from "./router.js";
 import { picker, searchWith } from "./upload.js";
 
 const PAUSE_MS = 150; // after the last key, before suggestions are requested
-const LETTERS = 2; // of a text that has suggestions
+const LETTERS = 2; // minimum length of a text that gets suggestions
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}'’-]*$/u;
 
 /** The box, filled with `text`. Submitted words replace those in the address; pictures are kept. */

@@ -14,15 +14,20 @@ export function openSplit(signal) {
   const fields = Object.entries(PARTS).map(field);
   const send = button(null, "Split", null, { type: "submit", class: "main" });
   const place = h("div", { class: "split" });
+  const progressOf = (job) => {
+    const again = () => {
+      if (progress.isConnected) divide(); // not if the dialog is closed, or when the end of the job is reported again
+      progress.remove();
+      return false; // the view stays
+    };
+    const progress = follow(job, "Looking for copies, which stay in one part…", signal, again);
+    return progress;
+  };
   const divide = async () => {
     const shares = fields.map(({ lastChild }) => Number(lastChild.value));
     const found = await attempt(() => post("/split", { shares }, signal));
     if (!found) return;
-    const again = () => {
-      divide();
-      return false; // the view stays
-    };
-    if (found.job) place.replaceChildren(follow(found.job, "Looking for copies, which stay in one part…", signal, again));
+    if (found.job) place.replaceChildren(progressOf(found.job));
     else place.replaceChildren(table(found.parts), ...found.warnings.map((text) => h("p", { class: "quiet" }, text)));
   };
   const submit = (event) => {
