@@ -1,7 +1,7 @@
 # From a fresh clone, `make demo` shows what Lookalike does and `make test` runs everything that CI runs.
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder  # tests/conftest.py decides which files start first
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder  # tests/conftest.py decides which files start first
 
 .PHONY: demo test lint check coverage docs gallery peers lock clean
 
