@@ -1,4 +1,4 @@
-"""The wheel for PyPI: what is in it, and that it works in an environment with nothing but its own dependencies."""
+"""The wheel for PyPI: its content, and its use in an environment that contains only its dependencies."""
 
 import re
 import shutil

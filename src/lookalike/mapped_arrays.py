@@ -59,6 +59,7 @@ def open_arrays(path: Path, scattered: str | None = None) -> tuple[Arrays, dict[
     try:
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if not header.startswith(MAGIC):
             raise ValueError("it is incomplete, or an older version wrote it")
         content = json.loads(header[len(MAGIC) :].rstrip(b"\0"))
@@ -66,8 +67,6 @@ def open_arrays(path: Path, scattered: str | None = None) -> tuple[Arrays, dict[
         if not {np.dtype(kind).kind for kind, _ in shapes.values()} <= {*"biuf"}:
             raise ValueError("it contains other types than numbers")
         ends = _ends(shapes)
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if len(mapped) != ends[-1]:
             raise ValueError(f"it has {len(mapped)} bytes instead of {ends[-1]}")
         if scattered is not None:

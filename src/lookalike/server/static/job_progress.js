@@ -68,6 +68,7 @@ export function follow(job, words, signal, ondone = () => {}) {
   const text = h("p", {}, words);
   const bar = h("progress", { max: 1, "aria-label": words });
   const place = h("div", { class: "follow" }, text, bar);
+  let isDone = false; // the end of a job is reported more than once: by the stream, with the result, and by the poll
   const show = (now) => {
     const far = share(now);
     if (far !== null) bar.value = far;
@@ -75,6 +76,8 @@ export function follow(job, words, signal, ondone = () => {}) {
     const step = [now.stage, far !== null && percent(far)].filter(Boolean).join(", ");
     text.textContent = step ? `${words} Now: ${step}.` : words;
     if (now.state === "done") {
+      if (isDone) return;
+      isDone = true;
       if (ondone(now) !== false) reload();
     } else if (!running(now))
       place.replaceChildren(h("p", {}, now.error?.message ?? now.message ?? "Stopped."));

@@ -14,20 +14,16 @@ export function openSplit(signal) {
   const fields = Object.entries(PARTS).map(field);
   const send = button(null, "Split", null, { type: "submit", class: "main" });
   const place = h("div", { class: "split" });
-  const progressOf = (job) => {
-    const again = () => {
-      if (progress.isConnected) divide(); // not if the dialog is closed, or when the end of the job is reported again
-      progress.remove();
-      return false; // the view stays
-    };
-    const progress = follow(job, "Looking for copies, which stay in one part…", signal, again);
-    return progress;
+  const again = () => {
+    place.replaceChildren();
+    if (place.isConnected) divide(); // the dialog is open
+    return false; // the view stays
   };
   const divide = async () => {
     const shares = fields.map(({ lastChild }) => Number(lastChild.value));
     const found = await attempt(() => post("/split", { shares }, signal));
     if (!found) return;
-    if (found.job) place.replaceChildren(progressOf(found.job));
+    if (found.job) place.replaceChildren(follow(found.job, "Looking for copies, which stay in one part…", signal, again));
     else place.replaceChildren(table(found.parts), ...found.warnings.map((text) => h("p", { class: "quiet" }, text)));
   };
   const submit = (event) => {
