@@ -1,5 +1,6 @@
 """Tables out, vectors in: Arrow, pandas, Parquet, npy and the *vecs formats."""
 
+import dataclasses
 import datetime
 import json
 import subprocess
@@ -71,6 +72,14 @@ def test_a_table_has_typed_columns_labels_predictions_and_vectors(filled, ids):
         assert (one["predicted"], one["probability"]) == (
             (None, None) if guess is None else (guess.label, guess.probability)
         )
+
+
+def test_times_are_rounded_as_datetime_rounds_them(filled, ids, monkeypatch):
+    seconds = 1795130079.1945674  # times 1e6, this is rounded up
+    moved = [dataclasses.replace(item, added_at=seconds) for item in filled.items()]
+    monkeypatch.setattr(tables, "items_in", lambda store, chosen: moved)
+    added = filled.to_arrow().column("added_at").to_pylist()
+    assert set(added) == {datetime.datetime.fromtimestamp(seconds, UTC)}
 
 
 def test_exif_and_times_are_typed(collection, tmp_path):

@@ -6,6 +6,7 @@ pyarrow and pandas are imported on first use; they are in the extra `tables`.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,8 @@ def _columns(pa: Any) -> list[tuple[Any, Callable[[Item, list[str], Any], Any] |
         (pa.field("height", pa.int32()), lambda item, _, __: item.height),
         (pa.field("format", text), lambda item, _, __: item.format),
         (pa.field("bytes", pa.int64()), lambda item, _, __: item.bytes),
-        (pa.field("taken_at", time), lambda item, _, __: _micros(item.taken_at)),
-        (pa.field("added_at", time), lambda item, _, __: _micros(item.added_at)),
+        (pa.field("taken_at", time), lambda item, _, __: _date(item.taken_at)),
+        (pa.field("added_at", time), lambda item, _, __: _date(item.added_at)),
         (pa.field("labels", pa.list_(text)), lambda _, labels, __: [valid_unicode(label) for label in labels]),
         (pa.field("predicted", text), lambda _, __, guess: None if guess is None else valid_unicode(guess.label)),
         (pa.field("probability", pa.float64()), lambda _, __, guess: None if guess is None else guess.probability),
@@ -162,8 +163,8 @@ def _vectors(pa: Any, space: Space) -> tuple[Callable[[Ids], Any], Any]:
     return column, field
 
 
-def _micros(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e6)
+def _date(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def valid_unicode(text: str) -> str:
