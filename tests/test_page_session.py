@@ -7,22 +7,22 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, go, needs_browser, serve, shoot
+from browser import go, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("page-session") / "pictures"
     draw_folder(folder, per_kind=8)
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
         collection.add(folder, recipes=["color"])
-    process, address = serve(folder.parent / "demo.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike") as service:
+        yield service.address
 
 
 SLOW = """() => {
