@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks, to_numpy, unit_rows
 from lookalike.encode.kernel_slem import SlemQuery
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
-from lookalike.index.choice import measure_recall, shortlist_size
+from lookalike.index.choice import TIE, measure_recall, shortlist_size
 from lookalike.index.exact import AcceleratedIndex
 from lookalike.index.flat import Flat
 from lookalike.index.ids import IdTable, without
@@ -48,9 +48,6 @@ CALIBRATED_ROWS, CALIBRATED_K = 500, 10
 
 MAX_BREADTH = 1_024
 """Largest breadth that `build` chooses."""
-
-TIE = 1e-5
-"""Distances count as equal up to this relative difference: a search can find any of many copies of a row."""
 
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 60)}
 """(times, plus): the k hits are the best of times · k + plus proposals, by exact scores."""
