@@ -23,7 +23,7 @@ from lookalike.index.exact import AcceleratedIndex
 from lookalike.index.flat import Flat
 from lookalike.index.ids import IdTable, without
 from lookalike.index.queries import PointQuery, check_search
-from lookalike.index.topk import Which, keep_best
+from lookalike.index.topk import Which, keep_best, pick
 from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import Array, Hits, Ids, Progress, Query, Vectors
 
@@ -185,9 +185,7 @@ class Ann(AcceleratedIndex[Flat]):
             scores[positions < 0] = np.inf
             scored -= int(np.count_nonzero(positions < 0))
         if size > 2 * k:  # a partition is cheaper than a sort
-            near = np.argpartition(scores, k - 1, axis=1)[:, :k]
-            each = np.arange(len(near))[:, None]
-            positions, scores = positions[each, near], scores[each, near]  # (q, k)
+            positions, scores = pick(scores.argpartition(k - 1, axis=1)[:, :k], positions, scores)  # (q, k)
         ids = structure.ids[positions]
         if not is_complete:
             ids[positions < 0] = -1
@@ -410,6 +408,7 @@ class Structure:
     def __init__(self, index: Any):  # faiss.IndexIDMap
         self._index = index
         self._inner = faiss.downcast_index(index.index)
+        self.dim = int(index.d)  # the number of columns; even for IVF-PQ
         self.kind = KINDS[isinstance(self._inner, faiss.IndexIVF)]
         self._refer_to_ids()
         live = np.flatnonzero(self.ids >= 0)
@@ -468,11 +467,6 @@ class Structure:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @property
-    def dim(self) -> int:
-        """The number of columns; even for IVF-PQ."""
-        return int(self._index.d)
 
     def add(self, ids: Ids, X: Vectors) -> None:
         """Append rows X (m, d) under new ids (m,)."""
@@ -533,12 +527,13 @@ class Structure:
 def _distances(points: Vectors, which: Which, X: Rows, rows: Ids) -> Vectors:
     """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`."""
     found, at = np.empty(len(rows), np.float32), faiss.swig_ptr
-    if len(points) == 1 or isinstance(X, ScaledRows) or X.dtype != np.float32:
-        X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))
     if len(points) == 1:  # in this thread: on a busy machine, waiting for others takes longer than the work
-        faiss.fvec_L2sqr_ny(at(found), at(points), at(X), X.shape[1], len(X))
-    else:
-        faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
+        near = X.take(rows, axis=0).astype(np.float32, copy=False)
+        faiss.fvec_L2sqr_ny(at(found), at(points), at(near), near.shape[1], len(near))
+        return found
+    if isinstance(X, ScaledRows) or X.dtype != np.float32:
+        X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))
+    faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
     return found
 
 
