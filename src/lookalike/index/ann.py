@@ -254,8 +254,8 @@ class Ann(AcceleratedIndex[Flat]):
         q, size = positions.shape
         which, rows = np.arange(q).repeat(size), self._rows[positions.ravel()]
         scores = np.empty(q * size, np.float32)
-        for X, local, places in self.truth.find(rows):
-            scores[places] = _distances(query.vectors, which[places], X, local)
+        for block, local, places in self.truth.find(rows):
+            scores[places] = _distances(query.vectors, which[places], block.X, local)
         return scores.reshape(q, size)
 
     def _trained(self) -> "Structure | None":
@@ -394,8 +394,8 @@ class Shortlisted(Ann):
         asked = [SlemQuery(row[None], kernel=query.kernel, gamma=query.gamma, d=query.d) for row in query.rows]
         scores = np.empty(positions.shape, np.float32)
         for one, places, out in zip(asked, positions, scores, strict=True):
-            for X, local, where in self.truth.find(self._rows[places]):
-                out[where] = one.score(np.asarray(X[local], np.float32))[0]
+            for block, local, where in self.truth.find(self._rows[places]):
+                out[where] = one.score(np.asarray(block.X[local], np.float32))[0]
         return scores
 
 
