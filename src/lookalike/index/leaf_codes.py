@@ -61,6 +61,10 @@ CUT_LEAST = 0.1
 CHUNK_BYTES = 2**23
 """Size of the rows as floats that are converted to bytes at a time."""
 
+WRITE_BYTES = 2**25
+"""Size of the rows as bytes that are written to their cells at a time: about two pages of the file per cell. With
+fewer, a file larger than the memory would be written many times."""
+
 CELLS_AT_ONCE = 64
 """Cells that are sorted into leaves between two reports of progress."""
 
@@ -155,14 +159,14 @@ class LeafCodes:
         """Write the bytes of each row of `truth` to a place of its cell, and the number of the row to `ids`."""
         rows = self.codes.reshape(len(self.ids), -1)  # not in blocks until the cell is sorted
         free = self.starts[:-1] * self.size  # the next place of each cell
-        for part in chunks(len(cell), row_bytes=4 * rows.shape[1], max_bytes=CHUNK_BYTES):
+        for part in chunks(len(cell), row_bytes=rows.shape[1], max_bytes=WRITE_BYTES):
             progress("writing cells", part.start, len(cell))
             order = np.argsort(cell[part], kind="stable")
             cells = cell[part][order]
             counts = np.bincount(cells, minlength=len(free))
             places = free[cells] + np.arange(len(cells)) - (np.cumsum(counts) - counts)[cells]
             free += counts
-            rows[places] = self.steps.encode(truth.vectors(self.known[part]))[order]
+            rows[places] = _encode(truth, self.known[part], self.steps)[order]
             self.ids[places] = part.start + order
 
     def _sort_cell(self, cell: int, n: int) -> None:
@@ -310,6 +314,14 @@ def _shapes(size: int, d: int, starts: Ids, n: int) -> mapped_arrays.Shapes:
     }
 
 
+def _encode(truth: Flat, ids: Ids, steps: Steps) -> NDArray[np.uint8]:
+    """The rows of these ids as bytes, (n, d padded)."""
+    rows = np.empty((len(ids), steps.wide), np.uint8)
+    for part in chunks(len(ids), row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
+        rows[part] = steps.encode(truth.vectors(ids[part]))
+    return rows
+
+
 def _assign(truth: Flat, steps: Steps, progress: Progress) -> NDArray[np.int32]:
     """The cell of each row of `truth` by ascending id, (n,); no cell is empty."""
     ids = truth.ids
@@ -320,9 +332,7 @@ def _assign(truth: Flat, steps: Steps, progress: Progress) -> NDArray[np.int32]:
         return cell
     progress("finding cells", 0, None)
     sample = np.sort(np.random.default_rng(0).choice(n, min(n, KMEANS_ROWS * k), replace=False))
-    rows = np.empty((len(sample), steps.wide), np.float32)
-    for part in chunks(len(sample), row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
-        rows[part] = steps.encode(truth.vectors(ids[sample[part]]))
+    rows = _encode(truth, ids[sample], steps).astype(np.float32)
     index = faiss.IndexFlatL2(steps.wide)
     index.add(kmeans(rows, k, iterations=KMEANS_ROUNDS)[0])
     for part in chunks(n, row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
