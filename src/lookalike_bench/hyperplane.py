@@ -170,14 +170,15 @@ def train(
 def world(size: str, seed: int, data: Path) -> World:
     """The vectors of a column, generated or read once per process."""
     if size in SIFT_SIZES:
-        X = _empty(SIFT_SIZES[size])
+        X = empty_rows(SIFT_SIZES[size])
         read_sift(data, seed, X)
         return World(X)
-    X = _empty(SIZES[size])
+    X = empty_rows(SIZES[size])
     return World(X, *draw(len(X), seed, X))
 
 
-def _empty(n: int) -> NDArray[Any]:
+def empty_rows(n: int) -> NDArray[Any]:
+    """An array for n vectors, (n, 128): float32, or float16 in a file if they are many."""
     if n <= LARGE:
         return np.empty((n, DIM), np.float32)
     with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # deleted when the map is closed
@@ -264,11 +265,16 @@ def _built(row: str, made: World, progress: Progress) -> World:
         progress("building the tree", 0, None)
         made.tree.add(np.arange(len(made.X)), made.X)
     if row not in TREES and not row.startswith("scan-f32") and not len(made.leaves):
-        flat = Flat()
-        flat.add(np.arange(len(made.X)), made.X)
-        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:  # a mapped file stays until it is closed
-            made.leaves.build(flat, progress, None if made.X.dtype == np.float32 else Path(folder, "leaves"))
+        build(made.leaves, made.X, progress)
     return made
+
+
+def build(leaves: Leaves, X: NDArray[Any], progress: Progress) -> None:
+    """Build leaves over vectors: in a file if they are in one."""
+    flat = Flat()
+    flat.add(np.arange(len(X)), X)
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:  # a mapped file stays until it is closed
+        leaves.build(flat, progress, None if X.dtype == np.float32 else Path(folder, "leaves"))
 
 
 @cache
