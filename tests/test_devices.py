@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from lookalike import Collection, devices
 from lookalike.cli import run
@@ -14,6 +15,7 @@ from lookalike.collection import collection as collections
 from lookalike.collection import indexes
 from lookalike.collection.chain import fit_step
 from lookalike.errors import MissingError, UnknownNameError
+from lookalike.registry import create, state_of
 
 pytestmark = pytest.mark.usefixtures("read_here")
 random = np.random.default_rng(0)
@@ -172,6 +174,31 @@ def test_a_fit_from_the_command_line_gets_its_rows_on_the_device(
         assert run(["-c", path, "--device", device, "fit", *words]) == 0
         assert "numpy" in found or "torch" in found
         assert ("torch" in found) == (device == "cuda")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "vlad(local='colorstats()', k=3, patch_dim=6)",
+        "fisher(local='colorstats()', k=2, patch_dim=6)",
+        "dfk(local='colorstats()', k=2, patch_dim=6, max_iterations=3)",
+    ],
+)
+def test_a_feature_fitted_on_a_device_is_that_of_the_cpu(spec, pictures):
+    pytest.importorskip("torch")
+    paths = sorted(pictures.rglob("*-000.jpg"))[:6]
+    images = [np.asarray(Image.open(path)) for path in paths]
+    features = []
+    for gpu in (None, "cpu"):
+        feature = create("feature", spec)
+        prepared = [feature.prepare(image) for image in images]
+        labelled = [(part, [str(i % 2)]) for i, part in enumerate(prepared)] if "dfk" in spec else prepared
+        features.append(feature.fit(labelled, gpu=gpu))
+    expected, found = (state_of(feature) for feature in features)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-2, atol=1e-3 * np.abs(expected[name]).max())
+    rows, others = (feature.extract(images) for feature in features)
+    assert np.vecdot(rows, others).min() > 0.999
 
 
 def test_networks_use_cuda_if_onnxruntime_offers_it_and_the_device_allows_it():
