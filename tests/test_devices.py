@@ -117,6 +117,22 @@ def test_a_collection_on_a_gpu_has_the_results_of_the_cpu(shared, tmp_path, pict
         assert own.speeds()[0]["index"] == "gpu"
 
 
+@pytest.mark.usefixtures("on_gpu")
+def test_vectors_with_their_own_measure_are_not_copied_to_the_gpu(shared, tmp_path, monkeypatch):
+    path = shutil.copytree(shared("color"), tmp_path / "own")
+    with Collection(path) as own:
+        own.fit("sharp = color() | kernelslem(rank=8)")
+        assert own.stats()["index"] == {"color": "gpu", "sharp": "flat"}
+        assert own.space("sharp").feedback_index.kind == "gpu"  # over the vectors of its feature
+        example = next(iter(own.items())).id
+        expected = [result.id for result in own.search(example, space="sharp", k=9)]
+        monkeypatch.setattr(indexes, "choose", lambda n: "hnsw")
+        monkeypatch.setattr("lookalike.index.ann.MIN_ROWS", 1)
+        own.compact()
+        assert own.stats()["index"] == {"color": "gpu", "sharp": "hnsw"}
+        assert [result.id for result in own.search(example, space="sharp", k=9)] == expected
+
+
 @pytest.mark.parametrize(
     "spec",
     ["slem()", "kernelslem()", "ncmml()", "ncmml(dim=4)", "ncmc(dim=4, k=2)", "lmnn()", "dfk(k=6, max_iterations=10)"],
