@@ -79,3 +79,14 @@ def test_real_vectors_are_descriptors_of_photos(monkeypatch, photos):
     assert np.linalg.norm(X, axis=1) == pytest.approx(1)
     with pytest.raises(SourceError, match="but 900,000 are needed"):
         tables.fill(BENCH, "fast", "recall-maximum-sift1M", photos)
+
+
+@pytest.mark.usefixtures("small")
+def test_many_real_vectors_are_from_a_dense_grid(monkeypatch, photos):
+    monkeypatch.setattr(hyperplane, "SIFT_SIZES", {"sift10M": 20_000})
+    monkeypatch.setattr(hyperplane, "LARGE", 10_000)
+    monkeypatch.setattr(hyperplane, "PHOTOS", ["corel1k"])
+    X = hyperplane.world("sift10M", 0, photos).X
+    assert (X.shape, X.dtype) == ((20_000, 128), np.float16)
+    assert np.linalg.norm(X.astype(np.float32), axis=1) == pytest.approx(1, abs=1e-2)
+    assert len(np.unique(X, axis=0)) > 19_900  # the order is random, and every point is a vector of its own

@@ -15,8 +15,9 @@ one after the other, several times for every query, on all cores; the result is 
 their leaves; the scan's time does not include reading. The trees of the paper are measured only at 100k. Rows
 `gaussian` use the Gaussian kernel.
 
-The columns `sift` use real vectors: rootSIFT at OpenCV's keypoints of the photos of corel1k, ukbench2000 and corel5k,
-in random order. A query is the SVM of feedback for the 15 vectors nearest to a random one against 35 random ones.
+The columns `sift` use real vectors: rootSIFT of the photos of corel1k, ukbench2000 and corel5k, in random order, at
+OpenCV's keypoints; `sift10M` at the points of a dense grid. A query is the SVM of feedback for the 15 vectors nearest
+to a random one against 35 random ones.
 """
 
 import math
@@ -60,8 +61,10 @@ PART = 250_000
 """Vectors that are generated or scanned at a time."""
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 PHOTOS = ("corel1k", "ukbench2000", "corel5k")
-SIFT_SIZES = {"sift100k": 100_000, "sift1M": 1_000_000}
+SIFT_SIZES = {"sift100k": 100_000, "sift1M": 1_000_000, "sift10M": 10_000_000}
 """Number of real vectors, from as many of `PHOTOS` as needed."""
+GRID_STEP, GRID_SIZE = 5, 12
+"""Pixels between the points of the dense grid, and the size of their keypoints: 12.7M in all photos."""
 CONTRAST = 0.01
 """Minimum contrast of a keypoint: about a thousand per photo of corel1k."""
 NEAR, FAR = 15, 35
@@ -167,19 +170,24 @@ def train(
 def world(size: str, seed: int, data: Path) -> World:
     """The vectors of a column, generated or read once per process."""
     if size in SIFT_SIZES:
-        return World(read_sift(SIFT_SIZES[size], data, seed))
-    n = SIZES[size]
-    X: NDArray[Any]
-    if n > LARGE:
-        with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # deleted when the map is closed
-            X = np.memmap(file, np.float16, "w+", shape=(n, DIM))
-    else:
-        X = np.empty((n, DIM), np.float32)
-    return World(X, *draw(n, seed, X))
+        X = empty_rows(SIFT_SIZES[size])
+        read_sift(data, seed, X)
+        return World(X)
+    X = empty_rows(SIZES[size])
+    return World(X, *draw(len(X), seed, X))
 
 
-def read_sift(n: int, data: Path, seed: int) -> Vectors:
-    """The rootSIFT of n keypoints of photos, (n, 128), in random order."""
+def empty_rows(n: int) -> NDArray[Any]:
+    """An array for n vectors, (n, 128): float32, or float16 in a file if they are many."""
+    if n <= LARGE:
+        return np.empty((n, DIM), np.float32)
+    with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # deleted when the map is closed
+        return np.memmap(file, np.float16, "w+", shape=(n, DIM))
+
+
+def read_sift(data: Path, seed: int, X: NDArray[Any]) -> None:
+    """Fill X (n, 128) with the rootSIFT of photos, in random order; on a dense grid if they are many."""
+    n = len(X)
     sift = cv2.SIFT_create(contrastThreshold=CONTRAST)  # type: ignore[attr-defined]
     parts: list[NDArray[np.uint8]] = []
     for name in PHOTOS:
@@ -191,15 +199,24 @@ def read_sift(n: int, data: Path, seed: int) -> Vectors:
                 file = archive.extractfile(member)
                 assert file is not None
                 gray = cv2.imdecode(np.frombuffer(file.read(), np.uint8), cv2.IMREAD_GRAYSCALE)
-                found = sift.detectAndCompute(gray, None)[1]
+                assert gray is not None
+                found = (sift.compute(gray, _grid(gray.shape)) if n > LARGE else sift.detectAndCompute(gray, None))[1]
                 if found is not None:
                     parts.append(found.astype(np.uint8))
-    rows = np.random.default_rng(seed).permutation(np.concatenate(parts))[:n]  # (n, 128)
+    rows = np.concatenate(parts)
     if len(rows) < n:
         raise SourceError(f"The photos in {data} have {len(rows):,} keypoints, but {n:,} are needed.")
-    X: Vectors = rows.astype(np.float32)
-    X /= np.maximum(X.sum(axis=1, keepdims=True), 1)
-    return np.sqrt(X, out=X)
+    order = np.random.default_rng(seed).permutation(len(rows))[:n]
+    for part in chunks(n, row_bytes=4 * DIM):
+        some = rows[order[part]].astype(np.float32)
+        X[part] = np.sqrt(some / np.maximum(some.sum(axis=1, keepdims=True), 1))
+
+
+@cache
+def _grid(shape: tuple[int, int]) -> list[cv2.KeyPoint]:
+    """The points of a dense grid over a gray picture."""
+    ys, xs = (range(GRID_STEP, side - GRID_STEP, GRID_STEP) for side in shape)
+    return [cv2.KeyPoint(float(x), float(y), GRID_SIZE) for y in ys for x in xs]
 
 
 @cache
@@ -248,11 +265,16 @@ def _built(row: str, made: World, progress: Progress) -> World:
         progress("building the tree", 0, None)
         made.tree.add(np.arange(len(made.X)), made.X)
     if row not in TREES and not row.startswith("scan-f32") and not len(made.leaves):
-        flat = Flat()
-        flat.add(np.arange(len(made.X)), made.X)
-        with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:  # a mapped file stays until it is closed
-            made.leaves.build(flat, progress, None if made.X.dtype == np.float32 else Path(folder, "leaves"))
+        build(made.leaves, made.X, progress)
     return made
+
+
+def build(leaves: Leaves, X: NDArray[Any], progress: Progress) -> None:
+    """Build leaves over vectors: in a file if they are in one."""
+    flat = Flat()
+    flat.add(np.arange(len(X)), X)
+    with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:  # a mapped file stays until it is closed
+        leaves.build(flat, progress, None if X.dtype == np.float32 else Path(folder, "leaves"))
 
 
 @cache

@@ -61,6 +61,10 @@ CUT_LEAST = 0.1
 CHUNK_BYTES = 2**23
 """Size of the rows as floats that are converted to bytes at a time."""
 
+WRITE_BYTES = 2**25
+"""Size of the rows as bytes that are written to their cells at a time: about two pages of the file per cell. With
+fewer, a file larger than the memory would be written many times."""
+
 CELLS_AT_ONCE = 64
 """Cells that are sorted into leaves between two reports of progress."""
 
@@ -97,6 +101,22 @@ class Centres(NamedTuple):
         return np.maximum(spreads(self.upper, self.lower, sets, plane), np.float32(1e-9))
 
 
+class Passed(NamedTuple):
+    """The rows that pass the filters of a search."""
+
+    keep: Mask  # (leaves, size) they and those of `excluded`
+    excluded: Ids  # places
+    counts: Ids  # (leaves,) the number of rows that pass
+
+    def mask(self, leaves: Ids, scores: Vectors) -> None:
+        """Replace the scores (m, size) of the other rows of these leaves, ascending (m,), with infinity."""
+        scores[~self.keep[leaves]] = np.inf
+        leaf, column = np.divmod(self.excluded, self.keep.shape[1])
+        row = np.minimum(np.searchsorted(leaves, leaf), len(leaves) - 1)
+        found = leaves[row] == leaf
+        scores[row[found], column[found]] = np.inf
+
+
 @dataclass(slots=True)
 class LeafCodes:
     """Places 0 … leaves · size - 1, each with the code and id of a row; id -1 pads the last leaf of a cell.
@@ -117,7 +137,6 @@ class LeafCodes:
     known: Ids  # (n,) the ids of all rows, ascending
     place: NDArray[np.int32]  # (n,) the place of each of them
     recall: Recall
-    cell: NDArray[np.int32]  # (leaves,)
 
     @classmethod
     def build(cls, truth: Flat, size: int, progress: Progress, path: Path | None = None) -> Self:
@@ -148,21 +167,20 @@ class LeafCodes:
         rest = dict(arrays)
         steps = Steps(rest.pop("low"), step)
         leaves, cells = (Centres(rest.pop(f"{name}_upper"), rest.pop(f"{name}_lower")) for name in ("leaves", "cells"))
-        cell = np.repeat(np.arange(len(rest["starts"]) - 1, dtype=np.int32), np.diff(rest["starts"]))
-        return cls(size=size, steps=steps, leaves=leaves, cells=cells, cell=cell, recall=recall, **rest)
+        return cls(size=size, steps=steps, leaves=leaves, cells=cells, recall=recall, **rest)
 
     def _fill(self, truth: Flat, cell: NDArray[np.int32], progress: Progress) -> None:
         """Write the bytes of each row of `truth` to a place of its cell, and the number of the row to `ids`."""
         rows = self.codes.reshape(len(self.ids), -1)  # not in blocks until the cell is sorted
         free = self.starts[:-1] * self.size  # the next place of each cell
-        for part in chunks(len(cell), row_bytes=4 * rows.shape[1], max_bytes=CHUNK_BYTES):
+        for part in chunks(len(cell), row_bytes=rows.shape[1], max_bytes=WRITE_BYTES):
             progress("writing cells", part.start, len(cell))
             order = np.argsort(cell[part], kind="stable")
             cells = cell[part][order]
             counts = np.bincount(cells, minlength=len(free))
             places = free[cells] + np.arange(len(cells)) - (np.cumsum(counts) - counts)[cells]
             free += counts
-            rows[places] = self.steps.encode(truth.vectors(self.known[part]))[order]
+            rows[places] = _encode(truth, self.known[part], self.steps)[order]
             self.ids[places] = part.start + order
 
     def _sort_cell(self, cell: int, n: int) -> None:
@@ -190,8 +208,7 @@ class LeafCodes:
     @property
     def nbytes(self) -> int:
         """Bytes of memory, without those of a mapped file."""
-        arrays = (*self._arrays().values(), self.cell)
-        return sum(array.nbytes for array in arrays if not mapped_arrays.is_mapped(array))
+        return sum(array.nbytes for array in self._arrays().values() if not mapped_arrays.is_mapped(array))
 
     @property
     def removed(self) -> int:
@@ -206,23 +223,23 @@ class LeafCodes:
 
     def remove(self, ids: Ids) -> None:
         """Mark the rows with these ids as removed."""
-        self.alive, self.counts = self.keep(None, ids)
+        removed = self.filter(exclude=ids)
+        self.alive, self.counts = self.alive.copy(), removed.counts
+        self.alive[removed.excluded] = False
 
-    def keep(self, among: Ids | None, exclude: Ids | None) -> tuple[Mask, Ids]:
-        """Mask of the places that pass the filters, which are ascending ids, and their number per leaf."""
-        keep, counts = self.alive, self.counts
+    def filter(self, among: Ids | None = None, exclude: Ids | None = None) -> Passed:
+        """The rows that pass these filters, which are ascending ids, and were not removed."""
+        keep, counts, excluded = self.alive, self.counts, np.empty(0, np.int64)
         if among is not None:
             keep = np.zeros_like(keep)
             places = self.places(among)
             keep[places] = self.alive[places]
             counts = np.count_nonzero(keep.reshape(-1, self.size), axis=1)
-        if exclude is not None:
-            places = self.places(exclude)
-            places = places[keep[places]]
-            keep = keep.copy()
-            keep[places] = False
-            counts = counts - np.bincount(places // self.size, minlength=len(counts))
-        return keep, counts
+        if exclude is not None:  # without a copy of the mask: every round excludes the marked rows
+            excluded = self.places(exclude)
+            excluded = excluded[keep[excluded]]
+            counts = counts - np.bincount(excluded // self.size, minlength=len(counts))
+        return Passed(keep.reshape(-1, self.size), excluded, counts)
 
     def f_centres(self, leaves: Ids, plane: Plane) -> Vectors:
         """Approximate mean of f in each of these leaves, ascending, (m,)."""
@@ -286,6 +303,17 @@ class LeafCodes:
         return {"size": self.size, "step": self.steps.step, "recall": self.recall.to_lists()}
 
 
+def expand(first: Ids, sizes: Ids) -> Ids:
+    """Numbers from each `first` on, as many as `sizes` (m,), one range after the other.
+
+    >>> expand(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(sizes) - sizes
+    numbers: Ids = np.arange(sizes.sum()) + np.repeat(first - before, sizes)
+    return numbers
+
+
 def _shapes(size: int, d: int, starts: Ids, n: int) -> mapped_arrays.Shapes:
     """The arrays of n rows of d bytes in leaves of `size` rows, for the first leaf of each cell (cells + 1,)."""
     leaves, cells, wide = int(starts[-1]), len(starts) - 1, d + -d % GROUP
@@ -310,6 +338,25 @@ def _shapes(size: int, d: int, starts: Ids, n: int) -> mapped_arrays.Shapes:
     }
 
 
+def _encode(truth: Flat, ids: Ids, steps: Steps) -> NDArray[np.uint8]:
+    """The rows of these ids as bytes, (n, d padded)."""
+    rows = np.empty((len(ids), steps.wide), np.uint8)
+    for part in chunks(len(ids), row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
+        rows[part] = steps.encode(truth.vectors(ids[part]))
+    return rows
+
+
+def _nearest(index: Any, rows: Vectors) -> Ids:
+    """The nearest row of a faiss index to each of these, (n,), in this thread only."""
+    threads = faiss.omp_get_max_threads()  # of searches that this thread starts
+    faiss.omp_set_num_threads(1)
+    try:
+        nearest: Ids = index.search(rows, 1)[1][:, 0]
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return nearest
+
+
 def _assign(truth: Flat, steps: Steps, progress: Progress) -> NDArray[np.int32]:
     """The cell of each row of `truth` by ascending id, (n,); no cell is empty."""
     ids = truth.ids
@@ -320,14 +367,17 @@ def _assign(truth: Flat, steps: Steps, progress: Progress) -> NDArray[np.int32]:
         return cell
     progress("finding cells", 0, None)
     sample = np.sort(np.random.default_rng(0).choice(n, min(n, KMEANS_ROWS * k), replace=False))
-    rows = np.empty((len(sample), steps.wide), np.float32)
-    for part in chunks(len(sample), row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
-        rows[part] = steps.encode(truth.vectors(ids[sample[part]]))
+    rows = _encode(truth, ids[sample], steps).astype(np.float32)
     index = faiss.IndexFlatL2(steps.wide)
     index.add(kmeans(rows, k, iterations=KMEANS_ROUNDS)[0])
-    for part in chunks(n, row_bytes=4 * steps.wide, max_bytes=CHUNK_BYTES):
+    for part in chunks(n, row_bytes=steps.wide, max_bytes=CHUNK_BYTES):
         progress("assigning cells", part.start, n)
-        cell[part] = index.search(steps.encode(truth.vectors(ids[part])).astype(np.float32), 1)[1][:, 0]
+
+        def work(start: int, stop: int, first: int = part.start) -> None:
+            some = slice(first + start, first + stop)
+            cell[some] = _nearest(index, _encode(truth, ids[some], steps).astype(np.float32))
+
+        share(work, part.stop - part.start)
     number = np.cumsum(np.bincount(cell, minlength=k) > 0, dtype=np.int32) - np.int32(1)
     found: NDArray[np.int32] = number[cell]
     return found

@@ -11,17 +11,17 @@ from contextlib import nullcontext
 from functools import partial
 from math import ceil, inf
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from lookalike.atomic_files import atomic_write, write_errors
 from lookalike.errors import DamagedError, InputError
 from lookalike.index.compiled import BLOCK
-from lookalike.index.exact import AcceleratedIndex, Mask
+from lookalike.index.exact import AcceleratedIndex
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
-from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes
+from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes, Passed, expand
 from lookalike.index.leaf_recall import KINDS, NEGATIVE, POSITIVE, K, Recall, Sample, calibrate, expect, uncalibrated
 from lookalike.index.queries import HyperplaneQuery, Kind, PointQuery, check_search
 from lookalike.index.topk import keep_best
@@ -144,10 +144,10 @@ class Leaves(AcceleratedIndex[Flat]):
         codes = self._codes
         if codes is None or effort == "exact" or not isinstance(query, HyperplaneQuery):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        keep, counts = codes.keep(among, exclude)
-        if counts.sum() < max(FEW, 2 * k):
+        passed = codes.filter(among, exclude)
+        if passed.counts.sum() < max(FEW, 2 * k):
             return self.truth.search(query, k, among=among, exclude=exclude)
-        visit = _Visit(codes, query, k, keep, counts)
+        visit = _Visit(codes, query, k, passed)
         if effort is None or isinstance(effort, str):
             visit.until(codes.recall.limit(query, effort or "balanced").missed)
         else:
@@ -205,8 +205,8 @@ class _Calibrated:
         """Draw the nearest rows to a random one, or rows of its cell, and random rows of the whole collection."""
         codes, index = self.codes, self.index
         place = int(codes.place[random.integers(len(codes.place))])
-        cell = codes.cell[place // codes.size]
-        ids = codes.ids[codes.starts[cell] * codes.size : codes.starts[cell + 1] * codes.size]
+        cell = np.searchsorted(codes.starts, place // codes.size, side="right")
+        ids = codes.ids[codes.starts[cell - 1] * codes.size : codes.starts[cell] * codes.size]
         ids = random.permutation(ids[ids >= 0])
         if not broad:
             ids = ids[np.argsort(PointQuery(index.vectors(codes.ids[[place]])).score(index.vectors(ids))[0])]
@@ -220,8 +220,13 @@ class _Calibrated:
         F[~codes.alive.reshape(F.shape)] = np.nan
         for kind in KINDS:
             asked = query.of_kind(kind)
-            visit = _Visit(codes, asked, K, codes.alive, codes.counts)
-            leaves, f, spread = visit.centres()
+            visit = _Visit(codes, asked, K, codes.filter())
+            groups = visit.groups()
+            leaves, f, spread = (
+                groups.leaves(),
+                np.repeat(groups.f, groups.sizes),
+                np.repeat(groups.spread, groups.sizes),
+            )
             scores = np.nan_to_num(visit.score(F), copy=False, nan=np.inf)
             best = np.argpartition(scores, min(TRUTH, scores.size - 1), axis=None)[:TRUTH]
             truth = self.index.score(asked, best[scores.ravel()[best] < np.inf])
@@ -236,16 +241,34 @@ class _Calibrated:
         return found
 
 
+class _Groups(NamedTuple):
+    """Consecutive leaves of the same cell that are rated together, (m,) each: the whole cell, or a single leaf."""
+
+    first: Ids  # the first leaf
+    sizes: Ids  # number of leaves
+    rows: Ids  # number of rows that pass the filters, at least 1
+    f: Vectors  # approximate mean
+    spread: Vectors
+
+    def pick(self, some: Ids) -> "_Groups":
+        """Some of the groups, in this order."""
+        return _Groups(self.first[some], self.sizes[some], self.rows[some], self.f[some], self.spread[some])
+
+    def leaves(self) -> Ids:
+        """The leaves of all groups, one group after the other."""
+        return expand(self.first, self.sizes)
+
+    def within(self, leaves: int) -> int:
+        """How many groups, from the first on, have together at most this number of leaves; at least 1."""
+        return max(1, int(np.searchsorted(np.cumsum(self.sizes), leaves, side="right")))
+
+
 class _Visit:
-    """The state of one search: byte scores of the rows visited so far.
+    """The state of one search: byte scores of the rows visited so far."""
 
-    `keep` (places,) is a mask of the places that pass the filters, `counts` (leaves,) their number per leaf.
-    """
-
-    def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, keep: Mask, counts: Ids):
-        self.codes, self.k, self.counts, self.keep = codes, k, counts, keep.reshape(-1, codes.size)
+    def __init__(self, codes: LeafCodes, query: HyperplaneQuery, k: int, passed: Passed):
+        self.codes, self.k, self.passed = codes, k, passed
         self.plane, self.kind, self.law = codes.steps.plane(query), query.kind, codes.recall.law(query)
-        self.left = counts > 0  # (leaves,) whether any row passes the filters
         self.scored = 0
         self._kth = inf  # the k-th best so far
         self._top: Vectors = np.full(k, np.inf, np.float32)  # the k best scores so far
@@ -253,11 +276,11 @@ class _Visit:
 
     def share(self, share: float) -> None:
         """Visit this share of the leaves, or more if there are fewer than k hits."""
-        goal = ceil(share * len(self.left))
-        leaves = np.flatnonzero(self.left)
+        goal = ceil(share * len(self.passed.counts))
+        leaves = np.flatnonzero(self.passed.counts)
         if goal < len(leaves):
-            leaves, f, spread = self.centres()
-            leaves = leaves[np.argsort(self._merit(f, spread))]
+            groups = self.groups()
+            leaves = self._leaves(groups.pick(np.argsort(self._merit(groups.f, groups.spread))))
         self._visit(leaves[:goal])
         while self._kth == inf and goal < len(leaves):
             self._visit(leaves[goal : goal + FIRST])
@@ -265,30 +288,32 @@ class _Visit:
 
     def until(self, missed: float) -> None:
         """Visit leaves, the most promising first, until at most this share of the hits is expected in the others."""
-        if np.count_nonzero(self.left) * self.codes.size <= ALL:
-            self._visit(np.flatnonzero(self.left))
+        leaves = np.flatnonzero(self.passed.counts)
+        if len(leaves) * self.codes.size <= ALL:
+            self._visit(leaves)
             return
-        leaves, f, spread = self.centres()
-        done, goal, wrong = 0, max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))), 1.0
-        order = np.argpartition(self._merit(f, spread), min(goal, len(leaves) - 1))
+        left = self.groups()
+        left = left.pick(np.argsort(self._merit(left.f, left.spread)))
+        done, wrong = 0, 1.0
+        goal = left.within(max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))))
         while goal:
-            now, order = order[:goal], order[goal:]
+            now, left = left.pick(np.arange(goal)), left.pick(np.arange(goal, len(left.f)))
             limit = self._kth
-            expected = float(self._expected(leaves[now], f[now], spread[now]).sum()) if limit < inf else 0.0
-            found = self._visit(leaves[now])
-            done += goal
+            expected = float(self._expected(now).sum()) if limit < inf else 0.0
+            found = self._visit(self._leaves(now))
+            done += int(now.sizes.sum())
             if self._kth == inf:
-                goal = min(len(order), done)
+                goal = min(len(left.f), left.within(done))
                 continue
             if limit < inf:
                 wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
-            hits = wrong * self._expected(leaves[order], f[order], spread[order])
-            some = hits > NEGLIGIBLE * missed * self.k / max(1, len(order))
-            order, hits = order[some], hits[some]
-            best = np.argsort(-hits / self.counts[leaves[order]])
-            order, rest = order[best], hits.sum() - np.cumsum(hits[best])
+            hits = wrong * self._expected(left)
+            some = np.flatnonzero(hits > NEGLIGIBLE * missed * self.k * left.sizes / max(1, left.sizes.sum()))
+            some = some[np.argsort(-hits[some] / left.rows[some])]
+            left, hits = left.pick(some), hits[some]
+            rest = hits.sum() - np.cumsum(hits)
             more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
-            goal = min(len(order), more, GROWTH * done)
+            goal = min(len(hits), more, left.within(GROWTH * done))
 
     def best(self) -> tuple[Ids, Vectors]:
         """The places and byte scores of the visited rows that can be among the k best."""
@@ -296,32 +321,39 @@ class _Visit:
         leaves, rough = (np.concatenate(parts) for parts in zip(*self._visits, strict=True))
         return (leaves[:, None] * size + np.arange(size)).ravel(), rough.ravel()
 
-    def centres(self) -> tuple[Ids, Vectors, Vectors]:
-        """The remaining leaves, with approximate means and spreads of f.
-
-        Leaves of less promising cells get the values of their cell.
-        """
-        codes, cells = self.codes, len(self.codes.starts) - 1
+    def groups(self) -> _Groups:
+        """All leaves with rows that pass the filters: those of the most promising cells one by one."""
+        codes, counts = self.codes, self.passed.counts
+        starts, sizes = codes.starts[:-1], np.diff(codes.starts)
+        cells = len(sizes)
         f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
         order = np.argsort(self.score(f))[: ceil(SLOPES[self.kind] * cells)]
         some = codes.cells.spreads(order, self.plane)
         spread = np.full(cells, np.median(some))
         spread[order] = some
-        promising = np.zeros(cells, np.bool_)
-        most = max(CLOSER, ceil(CLOSER_SHARE[self.kind] * cells))
-        promising[np.argsort(self._merit(f, spread))[:most]] = True
-        left = np.flatnonzero(self.left)
-        cell = codes.cell[left]
-        f, spread, closer = f[cell], spread[cell], np.flatnonzero(promising[cell])
-        f[closer] = codes.f_centres(left[closer], self.plane)
-        spread[closer] *= codes.narrow[left[closer]]
-        self.scored += 2 * (cells + len(closer))
-        return left, f, spread
+        promising = np.argsort(self._merit(f, spread))[: max(CLOSER, ceil(CLOSER_SHARE[self.kind] * cells))]
+        promising, others = np.sort(promising), np.delete(np.arange(cells), promising)
+        leaves = expand(starts[promising], sizes[promising])
+        cell = np.repeat(promising, sizes[promising])
+        self.scored += 2 * (cells + len(leaves))
+        groups = _Groups(
+            np.append(leaves, starts[others]),
+            np.append(np.ones_like(leaves), sizes[others]),
+            np.append(counts[leaves], np.add.reduceat(counts, starts)[others]),
+            np.append(codes.f_centres(leaves, self.plane), f[others]),
+            np.append(spread[cell] * codes.narrow[leaves], spread[others]),
+        )
+        return groups.pick(np.flatnonzero(groups.rows))
 
-    def _expected(self, leaves: Ids, f: Vectors, spread: Vectors) -> Vectors:
-        """Expected number of rows of each leaf that are better than the k-th best so far."""
-        share = expect(self.law, self.kind, self._kth, f, spread)
-        expected: Vectors = (self.counts[leaves] * share).astype(np.float32)
+    def _leaves(self, groups: _Groups) -> Ids:
+        """The leaves of these groups with rows that pass the filters."""
+        leaves = groups.leaves()
+        return leaves[self.passed.counts[leaves] > 0]
+
+    def _expected(self, groups: _Groups) -> Vectors:
+        """Expected number of rows of each group that are better than the k-th best so far."""
+        share = expect(self.law, self.kind, self._kth, groups.f, groups.spread)
+        expected: Vectors = (groups.rows * share).astype(np.float32)
         return expected
 
     def score(self, f: Vectors) -> Vectors:
@@ -335,11 +367,10 @@ class _Visit:
 
     def _visit(self, leaves: Ids) -> int:
         """Score the rows of these leaves; return how many are better than the previous k-th best."""
-        codes = self.codes
         leaves = np.sort(leaves)
-        rough = self.score(codes.f(leaves, self.plane))  # (m, size)
+        rough = self.score(self.codes.f(leaves, self.plane))  # (m, size)
         self.scored += rough.size
-        rough[~self.keep[leaves]] = np.inf
+        self.passed.mask(leaves, rough)
         self._visits.append((leaves, rough))
         news = rough[rough < self._kth]
         self._top = np.partition(np.concatenate([self._top, news]), self.k - 1)[: self.k]
