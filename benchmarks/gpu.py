@@ -2,12 +2,13 @@
 
     python benchmarks/gpu.py [--minutes 4] [--rows 100000000] [--device cuda] [--seed 0]
 
-Needs numpy, torch with Triton, array_api_compat and lazy_loader, and scikit-learn for complete rounds. Each result is
-printed as soon as it is known, the most important ones first; a step that would not end in time is skipped. Vectors are
-float16, from 1,000 Gaussian clusters as in `lookalike bench run hyperplane`, and are generated on the GPU. A hyperplane
-has 64 support vectors, half of them from one cluster, and goes through the middle of the collection. "ms" is the median
-of complete searches for the 50 best, including the exact scores of the candidates; "scan ms" is the pass over all rows
-on the device, and "bound ms" the time to read their bytes. A small run without a GPU:
+Needs numpy, torch with Triton, array_api_compat and lazy_loader, scikit-learn for complete rounds, and an installation
+of lookalike for fits. Each result is printed as soon as it is known, the most important ones first; a step that would
+not end in time is skipped. Vectors are float16, from 1,000 Gaussian clusters as in `lookalike bench run hyperplane`,
+and are generated on the GPU. A hyperplane has 64 support vectors, half of them from one cluster, and goes through the
+middle of the collection. "ms" is the median of complete searches for the 50 best, including the exact scores of the
+candidates; "scan ms" is the pass over all rows on the device, and "bound ms" the time to read their bytes. Fits are
+timed on the CPU and on the device, each after one to warm up. A small run without a GPU:
 --device cpu --rows 20000 --minutes 1
 """
 
@@ -31,6 +32,16 @@ from lookalike.index.queries import HyperplaneQuery, PointQuery
 from lookalike.kernels import KERNELS, check_kernel, typical_gamma
 
 CLUSTERS, SPREAD, SUPPORT, K = 1_000, 1.5, 64, 50
+FITS = (
+    "slem()",
+    "kernelslem()",
+    "ncmml(dim=64, max_iterations=200)",
+    "ncmc(dim=64, k=4, max_iterations=200)",
+    "lmnn(dim=64, max_iterations=200)",
+    "dfk(k=8, max_iterations=50)",
+    "pq(bits=64)",
+)
+"""Steps that are fitted, as in `lookalike fit`."""
 PART = 1_000_000
 """Vectors that are generated at a time."""
 REFERENCE_ROWS = 4_000
@@ -56,6 +67,7 @@ def main() -> None:
     run.step("float32", 5, lambda: run.measure(n // 100, 128, dtype=torch.float32))
     run.step("streamed", 10 + n / 5 / 1e6, lambda: run.measure(n // 5, 128, kernels=("gaussian",), device_bytes=n * 12))
     run.step(f"{n} x 256, hyperplanes", 15 + n / 1.3e6, lambda: run.measure(n, 256))
+    run.step("fits", 120, lambda: run.measure_fits(min(n, 50_000)))
 
 
 class Run:
@@ -230,6 +242,21 @@ class Run:
                 total = self.timed(play)
                 split = {part: 1e3 * statistics.median(seconds[part] for seconds in parts[1:]) for part in parts[0]}
                 self.show(rows=len(X), round=kernel, strategy=strategy, ms=total, **split)
+
+    def measure_fits(self, n: int, d: int = 256) -> None:
+        """Fits of n rows in host memory with 100 labels, on the CPU and on the device."""
+        from lookalike.collection.chain import fit_step
+
+        random = np.random.default_rng(self.seed)
+        y = random.integers(100, size=n)
+        X = (random.normal(size=(100, d))[y] + SPREAD * random.normal(size=(n, d))).astype(np.float32)
+        for spec in FITS:
+            labels = [] if spec.startswith(("slem", "kernelslem", "pq")) else [y]
+            cpu, device = (
+                self.timed(lambda gpu=gpu, spec=spec, labels=labels: fit_step(spec, X, *labels, gpu=gpu), repeats=1)
+                for gpu in (None, self.device)
+            )
+            self.show(rows=n, fit=spec, cpu_ms=cpu, device_ms=device, times_faster=cpu / device)
 
     def compare(self, n: int, kernels: tuple[str, ...], support: int) -> None:
         """Compare ids with a scan in float64 by numpy, and the approximate scores with their bound."""

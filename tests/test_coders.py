@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lookalike import load, registry, save
 from lookalike.arrays import principal
-from lookalike.codes import signs, spherical
+from lookalike.codes import pq, signs, spherical
 from lookalike.codes.bits import hamming, unpack
 from lookalike.codes.hyperplanes import Itq, Lsh, PcaRR
 from lookalike.codes.pq import Pq
@@ -178,6 +178,24 @@ def test_pq_pads_rows_with_zeros():
     codes = Pq(bits=80).fit(X).encode(X)  # 24 columns in 10 parts: 8 with three columns, two with zeros
     assert codes.shape == (400, 10)
     assert not codes[:, 8:].any()
+
+
+@pytest.mark.parametrize("n", [100, 400, 3_000])  # fewer rows than centroids; a few for each; more than are used
+def test_pq_of_torch_rows_has_the_error_of_numpy_rows(n, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(pq, "ROWS_PER_CENTRE", 8)
+    rows = (random.normal(size=(n, 24)) * np.geomspace(4, 0.2, 24) + 1).astype(np.float32)
+    ours, theirs = (Pq(bits=80).fit(kind(rows)) for kind in (torch.from_numpy, np.asarray))
+    errors = []
+    for coder in (ours, theirs):
+        codes = coder.encode(rows)
+        rebuilt = np.concatenate([coder.centroids_[part, codes[:, part]] for part in range(10)], axis=1)[:, :24]
+        errors.append(np.square(rows - rebuilt).sum())
+    assert errors[0] == pytest.approx(errors[1], rel=0.01)
+    assert ours.centroids_.tobytes() == Pq(bits=80).fit(torch.from_numpy(rows)).centroids_.tobytes()
+    assert not ours.centroids_[8:].any()  # 24 columns in 10 parts: two without columns
+    with pytest.raises(InputError, match="NaN"):
+        Pq(bits=80).fit(torch.full((2, 24), np.nan))
 
 
 @pytest.mark.parametrize("coder", [Itq, Spherical])

@@ -1,3 +1,5 @@
+import mmap
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from lookalike.errors import InputError
 from lookalike.index import flat
 from lookalike.index.flat import Flat
 from lookalike.index.queries import PointQuery
+from lookalike.scaled_rows import ScaledRows, as_stored
 from reference import brute_force
 
 
@@ -132,6 +135,40 @@ def test_a_memory_map_is_neither_copied_nor_read_by_add(tmp_path, view):
     index.add(np.arange(4), X)
     assert np.shares_memory(index.blocks[0].X, X)
     assert index.search(PointQuery(np.zeros((1, 3))), 2).ids.tolist() == [[-1, -1]]  # rows with NaN are never found
+
+
+class RecordedMap(mmap.mmap):
+    """A memory map that records the parts that are read ahead."""
+
+    def madvise(self, *advice):
+        self.__dict__.setdefault("advice", []).append(advice)
+        super().madvise(*advice)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_scattered_rows_of_a_memory_map_are_read_without_those_between_them(tmp_path, scaled):
+    X = np.random.default_rng(0).normal(size=(8_192, 128)).astype(np.float32)
+    rows = ScaledRows.encode(X) if scaled else X
+    file = tmp_path / "rows"
+    file.write_bytes(bytes(128) + as_stored(rows).tobytes())
+    with file.open("rb") as stream:
+        pages = RecordedMap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped = np.ndarray(as_stored(rows).shape, as_stored(rows).dtype, pages, 128)
+    index = Flat()
+    for half in (slice(0, 4_096), slice(4_096, None)):
+        index.add(np.arange(8_192)[half], ScaledRows(mapped[half], 128) if scaled else mapped[half])
+    row_bytes = mapped.strides[0]
+    index.search(PointQuery(X[:1]), k=3)
+    index.vectors(np.arange(300))
+    assert "advice" not in vars(pages)  # the system reads ahead in scans
+    scattered = np.array([8_000, 7, 2_500, 5_000])
+    np.testing.assert_array_equal(index.vectors(scattered), np.asarray(rows[scattered], np.float32))
+    index.vectors(np.array([4_096]))
+    found = {start + length: start for advice, start, length in pages.advice if advice == mmap.MADV_WILLNEED}
+    for row in (*scattered, 4_096):
+        begin = 128 + row * row_bytes
+        assert found.pop(begin + row_bytes) == begin - begin % mmap.PAGESIZE
+    assert not found
 
 
 def test_rows_in_memory_are_not_copied_either():

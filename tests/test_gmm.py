@@ -188,3 +188,62 @@ def test_kmeans_samples_rows_reproducibly(monkeypatch):
     first, second, other = (kmeans(X, 6, seed)[0] for seed in (3, 3, 4))
     assert first.tobytes() == second.tobytes() != other.tobytes()
     assert first.shape == (6, 5)
+
+
+@pytest.fixture(scope="module")
+def tensor():
+    """A function that copies NumPy rows to a torch tensor, the twin of rows on a GPU."""
+    return pytest.importorskip("torch").tensor
+
+
+def mean_square(rows, centres):
+    """The mean squared distance of rows to their nearest centre, and the number of centres that are nearest to some."""
+    squares = np.square(rows[:, None].astype(np.float64) - centres).sum(axis=2)
+    return squares.min(axis=1).mean(), len(np.unique(squares.argmin(axis=1)))
+
+
+@pytest.mark.parametrize("most", [256, 20])  # rows per centre: all rows, or a sample
+@pytest.mark.parametrize("shift", [0, 1_000])
+def test_kmeans_on_a_device_finds_the_centres_of_faiss(tensor, monkeypatch, most, shift):
+    monkeypatch.setattr(module, "ROWS_PER_CENTRE", most)
+    rows = X + np.float32(shift)
+    expected, distance = kmeans(rows, 6, random_state=2)
+    for kind in (np.float32, np.float64):
+        centres, found = kmeans(tensor(rows.astype(kind)), 6, random_state=2)
+        assert centres.dtype == np.float32
+        np.testing.assert_allclose(centres, expected, atol=1e-2)
+        assert found == pytest.approx(distance, rel=1e-3)
+
+
+def test_kmeans_on_a_device_depends_on_the_seed_but_not_on_chunks(tensor, monkeypatch):
+    (first, error), (second, _), (other, _) = (kmeans(tensor(X), 9, seed) for seed in (3, 3, 4))
+    assert first.tobytes() == second.tobytes() != other.tobytes()
+    monkeypatch.setattr(module, "CACHE_BYTES", 8 * 9 * 100)  # 100 rows
+    pieces, in_pieces = kmeans(tensor(X), 9, 3)
+    np.testing.assert_allclose(pieces, first, atol=1e-4)
+    assert in_pieces == pytest.approx(error, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kmeans_on_a_device_fills_empty_clusters(tensor, seed):
+    rows = np.concatenate([np.zeros((300, 5), np.float32), X[:100]])  # most of the first centres are equal
+    (expected, _), (centres, reported) = kmeans(rows, 20, seed), kmeans(tensor(rows), 20, seed)
+    (distance, used), (of_faiss, _) = mean_square(rows, centres), mean_square(rows, expected)
+    assert used == 20
+    assert distance == pytest.approx(reported, rel=0.02)  # before the last step
+    assert distance < 1.3 * of_faiss
+
+
+def test_kmeans_of_as_many_centres_as_rows_returns_the_rows(tensor):
+    for rows in (X[:50], tensor(X[:50])):
+        centres, distance = kmeans(rows, 50)
+        np.testing.assert_array_equal(centres, X[:50])
+        assert distance == 0
+        centres[:] = 0  # a copy
+    assert X[:50].any()
+
+
+def test_kmeans_on_a_device_of_equal_rows_returns_them(tensor):
+    centres, distance = kmeans(tensor(np.full((20, 3), 7.0)), 6)
+    assert (centres == 7).all()
+    assert distance == 0

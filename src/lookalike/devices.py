@@ -8,7 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lookalike.errors import MissingError, UnknownNameError
+from lookalike.types import Array, Vectors
 
 DEVICES = ("auto", "cpu", "cuda")
 """The options: the GPU if there is a usable one, never, or always."""
@@ -30,6 +33,15 @@ def find_gpu(device: str = "auto") -> str | None:
     if problem and device == "cuda":
         raise MissingError(f"The device 'cuda' cannot be used: {problem}")
     return None if device == "cpu" or problem else "cuda"
+
+
+def to_device(X: Vectors, gpu: str | None) -> Array:
+    """Return X as a tensor on this GPU of `find_gpu`; unchanged for the CPU."""
+    if gpu is None:
+        return X
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(X)).to(gpu)
 
 
 @cache

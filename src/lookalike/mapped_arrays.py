@@ -2,7 +2,7 @@
 
 `allocate` creates the file and returns its arrays, to be filled; `resume` returns those that a killed process has left.
 `seal` writes the header last, so that a file that is not complete cannot be opened. `open_arrays` maps a file, without
-reading the arrays.
+reading the arrays. `MappedRows` reads scattered rows of any mapped array without the parts between them.
 """
 
 import json
@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ HEADER_BYTES = 2**16
 
 ALIGNMENT = 64
 """Arrays start at multiples of this number of bytes, a cache line."""
+
+CLOSE_BYTES = 2**15
+"""Rows at this average distance or less are close together: reading the parts between them takes no longer."""
 
 Shapes: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]
 """Type and shape of each array."""
@@ -103,9 +106,42 @@ def open_arrays(path: Path, scattered: str | None = None) -> tuple[Arrays, dict[
 
 def is_mapped(X: Any) -> bool:
     """Whether X is a view of a memory map, including plain arrays that are based on one."""
-    while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+    return _map_of(X) is not None
+
+
+class MappedRows(NamedTuple):
+    """The place of an array of rows (m, d) in a memory map."""
+
+    file: mmap.mmap
+    start: int  # the place of the first row, in bytes
+    row_bytes: int
+
+    @classmethod
+    def of(cls, X: NDArray[Any]) -> Self | None:
+        """The place of this array; None if it is not mapped."""
+        file = _map_of(X)
+        if file is None or not X.flags.c_contiguous:
+            return None
+        start = X.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data
+        return cls(file, start, X.strides[0])
+
+    def prefetch(self, rows: NDArray[np.int64]) -> None:
+        """Start to read rows with these numbers (m,) from the disk, unless they are close together.
+
+        Otherwise, each first use of a page would read the megabytes around it, one after the other.
+        """
+        if len(rows) > 1 and int(np.ptp(rows)) * self.row_bytes <= len(rows) * CLOSE_BYTES:
+            return
+        places = self.start + rows * self.row_bytes  # (m,)
+        offsets = places % mmap.PAGESIZE
+        for place, length in zip((places - offsets).tolist(), (offsets + self.row_bytes).tolist(), strict=True):
+            self.file.madvise(mmap.MADV_WILLNEED, place, length)
+
+
+def _map_of(X: Any) -> mmap.mmap | None:
+    while isinstance(X, np.ndarray):
         X = X.base
-    return isinstance(X, np.memmap | mmap.mmap)
+    return X if isinstance(X, mmap.mmap) else None
 
 
 def _header(magic: bytes, shapes: Shapes, values: Mapping[str, Any]) -> bytes:

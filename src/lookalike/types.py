@@ -207,8 +207,18 @@ class LearnedFeature(Feature, Protocol):
     The learned state is in public attributes that end in `_`. `prepare` does not use it.
     """
 
-    def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
-        """Learn from a stream of prepared pictures, holding at most `max_bytes`; the order affects the result."""
+    def fit(
+        self,
+        prepared: Iterable[Prepared],
+        *,
+        max_bytes: int = FIT_BYTES,
+        progress: Progress = silent,
+        gpu: str | None = None,
+    ) -> Self:
+        """Learn from a stream of prepared pictures, holding at most `max_bytes`; the order affects the result.
+
+        `gpu` is a GPU that the fit may use, as PyTorch names it.
+        """
         ...
 
 
@@ -224,6 +234,7 @@ class LabelledFeature(Feature, Protocol):
         *,
         max_bytes: int = FIT_BYTES,
         progress: Progress = silent,
+        gpu: str | None = None,
     ) -> Self:
         """Learn from a stream of prepared pictures with their labels; otherwise like a `LearnedFeature`."""
         ...

@@ -1,7 +1,8 @@
 """Product quantisation: each part of a row is replaced by the index of the nearest of 256 centroids, one byte.
 
 `query` compares codes with an unquantised vector (asymmetric distance). Jégou, Douze & Schmid, "Product
-quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. faiss computes the centroids.
+quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. The centroids of torch rows are computed on their
+device; faiss computes the codes, on the CPU.
 """
 
 from typing import Any, Self
@@ -14,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from lookalike.arrays import check_rows, chunks, to_numpy
 from lookalike.codes.bits import Codes, check_bits
 from lookalike.codes.queries import VALUES, TableQuery
-from lookalike.codes.signs import draw_rows, summarise
 from lookalike.encode.check import check_matrix
+from lookalike.features.clustering import ROWS_PER_CENTRE, kmeans
+from lookalike.learn.rows import check_values
 from lookalike.types import Array, Query, Vectors
 
 faiss: Any = _faiss  # its type stubs are incomplete
@@ -31,11 +33,11 @@ class Pq(BaseEstimator):
     Parameters
     ----------
     bits : length of the codes, a multiple of 8.
-    random_state : seed of the centroids and of the sample of at most 100,000 rows to learn from.
+    random_state : seed of the centroids and of the sample of at most 65,536 rows to learn from.
 
     Attributes
     ----------
-    centroids_ : (bits / 8, 256, ⌈d / (bits / 8)⌉) float32.
+    centroids_ : (bits / 8, 256, ⌈d / (bits / 8)⌉) float32, NumPy.
 
     Examples
     --------
@@ -58,16 +60,15 @@ class Pq(BaseEstimator):
         """Learn from rows X (n, d), repeated if fewer than 256; labels are ignored."""
         parts = check_bits(self.bits) // 8
         X = check_matrix(self, X, reset=True, min_rows=2)
-        summarise(X)  # raises on NaN
+        check_values(X)
+        (n, d), most = X.shape, VALUES * ROWS_PER_CENTRE
         random = np.random.default_rng(self.random_state)
-        rows = draw_rows(X, random)
-        rows = rows[np.arange(max(len(rows), VALUES)) % len(rows)]
-        width = -(-X.shape[1] // parts)
-        quantiser = faiss.ProductQuantizer(parts * width, parts, 8)
-        quantiser.cp.min_points_per_centroid = 1  # avoids a printed warning
-        quantiser.cp.seed = int(random.integers(2**31))
-        quantiser.train(self._padded(rows, parts * width))
-        self.centroids_ = faiss.vector_to_array(quantiser.centroids).reshape(parts, VALUES, width)
+        rows = X[np.sort(random.choice(n, most, replace=False)) if n > most else np.arange(max(n, VALUES)) % n]
+        width = -(-d // parts)
+        self.centroids_ = np.zeros((parts, VALUES, width), np.float32)
+        for part, start in enumerate(range(0, d, width)):
+            found, _ = kmeans(rows[:, start : start + width], VALUES, self.random_state)
+            self.centroids_[part, :, : found.shape[1]] = found
         return self
 
     def encode(self, X: Array) -> Codes:

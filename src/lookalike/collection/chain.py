@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from lookalike.arrays import chunks, to_numpy
 from lookalike.collection.specs import is_coder, is_text, kind_of_step, step_class, takes_labels, takes_negatives
+from lookalike.devices import to_device
 from lookalike.errors import InputError
 from lookalike.images.sources import Entry
 from lookalike.images.workers import Outcome, Read, ReadPool
@@ -183,7 +184,7 @@ def takes_text(specs: Sequence[str]) -> bool:
     return len(specs) > 1 and is_text(specs[1])
 
 
-ON_GPU = ("dfk", "kernelslem", "lmnn", "ncmml", "slem")
+ON_GPU = ("dfk", "kernelslem", "lmnn", "ncmc", "ncmml", "pq", "slem")
 """Steps that a GPU fits, because they accept PyTorch tensors and take long."""
 
 
@@ -234,9 +235,7 @@ def fit_step(spec: str, X: Vectors, *y: NDArray[Any], gpu: str | None = None) ->
     step = create(kind, spec)
     if gpu is None or parse(spec).name not in ON_GPU:
         return step.fit(X, *y)
-    import torch
-
-    step.fit(torch.from_numpy(np.ascontiguousarray(X)).to(gpu), *y)
+    step.fit(to_device(X, gpu), *y)
     return restore(kind, spec, state_of(step))
 
 

@@ -526,9 +526,9 @@ def fit_features(
         feature = create("feature", space.name)
         try:
             if not feature_takes_labels(space.name):
-                n = fit_feature(feature, sample, progress, workers)
+                n = fit_feature(feature, sample, progress, workers, gpu=space.fit_gpu)
             elif refit:
-                n = _fit_labelled_feature(space.store, feature, entries(), progress, workers)
+                n = _fit_labelled_feature(space, feature, entries(), progress, workers)
             else:
                 example = next(user.name for user in spaces if user.feature == space)
                 raise InputError(
@@ -573,6 +573,7 @@ def fit_feature(
     progress: Progress,
     workers: int | None,
     labels: dict[str, list[str]] | None = None,
+    gpu: str | None = None,
 ) -> int:
     """Fit a feature on the pictures of these entries, in this order; return the number of readable pictures.
 
@@ -595,7 +596,7 @@ def fit_feature(
     first = next(stream, None)
     if first is not None:
         with SINGLE_BLAS_THREAD:  # for many small products, more threads gain nothing, and idle threads spin
-            feature.fit(concatenate([first], stream), progress=progress)
+            feature.fit(concatenate([first], stream), progress=progress, gpu=gpu)
     return read
 
 
@@ -613,10 +614,10 @@ def _save_feature(space: Space, feature: LearnedFeature | LabelledFeature, n: in
 
 
 def _fit_labelled_feature(
-    store: Store, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
+    space: Space, feature: LabelledFeature, entries: Iterable[Entry], progress: Progress, workers: int | None
 ) -> int:
     """Fit a feature on a sample of the pictures that have labels; return the number of pictures."""
-    found = {entry.path: (entry, labels) for entry, labels in _labelled_entries(store, entries)}
+    found = {entry.path: (entry, labels) for entry, labels in _labelled_entries(space.store, entries)}
     sample = draw_sample((entry for entry, _ in found.values()), FEATURE_LABELLED)
     labels = {entry.path: found[entry.path][1] for entry in sample}
     if len({tuple(names) for names in labels.values()}) < 2:
@@ -626,7 +627,7 @@ def _fit_labelled_feature(
             f" {many(len(labels), 'labelled picture')} with {many(len(names), 'label')}. Label pictures first:"
             " lookalike label SOURCE"
         )
-    return fit_feature(feature, sample, progress, workers, labels)
+    return fit_feature(feature, sample, progress, workers, labels, space.fit_gpu)
 
 
 def _labelled_entries(store: Store, entries: Iterable[Entry]) -> Iterator[tuple[Entry, list[str]]]:

@@ -61,8 +61,9 @@ class OpenIndex(NamedTuple):
 class Indexes:
     """The indexes of a collection. Thread-safe.
 
-    `coded_chain` returns the chain of a space that stores codes, None for all others. `executor` can run searches on
-    other machines. `gpu` is the GPU of this machine that answers searches, None for the CPU.
+    `coded_chain` returns the chain of a space that stores codes, None for all others. `has_own_measure` returns whether
+    rows are compared by another measure than the Euclidean distance. `executor` can run searches on other machines.
+    `gpu` is the GPU of this machine that answers searches, None for the CPU.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Indexes:
         store: Store,
         executor: Executor,
         coded_chain: Callable[[str], Chain | None],
+        has_own_measure: Callable[[str], bool],
         gpu: str | None = None,
     ):
         self._gpu = gpu
         self.store = store
         self._executor = executor
         self._coded_chain = coded_chain
+        self._has_own_measure = has_own_measure
         self._lock = threading.RLock()
         self._leaves_lock = threading.RLock()  # acquired before `_lock`; separate, because loading leaves is slow
         self._points: dict[str, OpenIndex] = {}
@@ -115,7 +118,7 @@ class Indexes:
             elif before is not None and structure == before.built_from[0] and _has_grown(before.index, flat):
                 leaves = before.index.over(flat)
             else:
-                leaves = self._open_or_scan(flat, structure)
+                leaves = self._open_or_scan(name, flat, structure)
             self._leaves[name] = self._opened(version, built_from, leaves)
             return leaves
 
@@ -247,7 +250,7 @@ class Indexes:
             elif chain is not None:
                 index = _make_coded(_with_blocks(create("index", "hamming"), blocks), truth, chain)
             else:
-                index = self._reopen(before, built_from, blocks, structure)
+                index = self._reopen(name, before, built_from, blocks, structure)
             opened = self._opened(version, built_from, index, blocks)
             self._points[name] = opened
         return opened
@@ -279,30 +282,35 @@ class Indexes:
         return sharded
 
     def _reopen(
-        self, before: OpenIndex | None, built_from: tuple[Any, ...], blocks: list[Block], structure: Structure | None
+        self,
+        name: str,
+        before: OpenIndex | None,
+        built_from: tuple[Any, ...],
+        blocks: list[Block],
+        structure: Structure | None,
     ) -> Any:
         """Open the index over these blocks. Parts of the previous index are reused; it does not change."""
         if before is None or before.built_from[1] is not None:
-            return self._open_or_scan(_with_blocks(Flat(), blocks), structure)
+            return self._open_or_scan(name, _with_blocks(Flat(), blocks), structure)
         on_gpu = before.index if _is_on_gpu(before.index) else None
         flat = before.index if isinstance(before.index, Flat) else before.index.truth
         n = len(before.built_from[3])
         if built_from[3][:n] != before.built_from[3]:  # blocks were merged, or rows removed
             fresh = _with_blocks(Flat(), blocks)
             fresh.inherit(flat)
-            return self._open_or_scan(fresh, structure, on_gpu)
+            return self._open_or_scan(name, fresh, structure, on_gpu)
         grown = _with_blocks(flat.copy(), blocks[n:])
         if structure is not None and structure == before.built_from[0] and flat is not before.index and not on_gpu:
             return before.index.over(grown)
-        return self._open_or_scan(grown, structure, on_gpu)
+        return self._open_or_scan(name, grown, structure, on_gpu)
 
-    def _open_or_scan(self, flat: Flat, structure: Structure | None, on_gpu: "GpuFlat | None" = None) -> Any:
+    def _open_or_scan(self, name: str, flat: Flat, structure: Structure | None, on_gpu: "GpuFlat | None" = None) -> Any:
         """Open the index of a structure over these vectors; return the vectors if it is missing or damaged.
 
-        With a GPU, copy them to it, or those that the index `on_gpu` does not have.
+        With a GPU, copy them to it, or those that the index `on_gpu` does not have, unless they have their own measure,
+        which a GPU cannot compute.
         """
-        has_own_measure = structure is not None and structure.file.startswith(SHORTLISTED)
-        if self._gpu and len(flat) >= GPU_MIN and not has_own_measure:
+        if self._gpu and len(flat) >= GPU_MIN and not self._has_own_measure(name):
             from lookalike.index.gpu_flat import GpuFlat  # PyTorch takes a second to load
 
             with suppress(RuntimeError):  # out of memory: search on the CPU

@@ -200,8 +200,8 @@ ID_BYTES = 25
 ANN_BYTES: Mapping[str, Callable[[float], float]] = {"hnsw": lambda d: d + 144, "ivfpq": lambda d: d / 4 + 24}
 """Bytes per row of the faiss structures, in memory and on disk."""
 
-LEAVES_HELD = 2.0
-"""Bytes per row of `Leaves` in memory: masks of filters. Everything else is mapped from the file."""
+LEAVES_HELD = 1.0
+"""Bytes per row of `Leaves` in memory: the mask of a filter. Everything else is mapped from the file."""
 
 # Constants of a cluster, measured by benchmarks/cluster_shards.py on 2026-11-18 (docs/experiments/plan.md).
 SHARD_POINT = CostCurve("memory", lambda n, d: (4 * d + 8) * n, 0.5, 1e-3)

@@ -370,7 +370,7 @@ class Spaces:
         self.store = store
         self.gpu, self.fit_gpu = gpu, fit_gpu  # for searches and for fits, as PyTorch names it; None for the CPU
         self.executor: Executor = executor or LocalExecutor()
-        self.indexes = Indexes(store, self.executor, self._coded_chain, gpu)
+        self.indexes = Indexes(store, self.executor, self._coded_chain, self._has_own_measure, gpu)
         self._lock = threading.Lock()
         self._stored: tuple[int, dict[str, StoredSpace]] = (-1, {})
         self._chains: dict[str, tuple[Any, Chain]] = {}
@@ -534,6 +534,9 @@ class Spaces:
 
     def _coded_chain(self, name: str) -> Chain | None:
         return self.chain(name) if Space(self, name).is_coded else None
+
+    def _has_own_measure(self, name: str) -> bool:
+        return self.chain(name).has_own_measure
 
 
 def _check_chain(chain: Sequence[str]) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any, Self, TypeAlias
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_rows, chunks
+from lookalike.arrays import check_rows, chunks, like, namespace
+from lookalike.devices import to_device
 from lookalike.errors import InputError
 from lookalike.features.pixels import check_pixels
 from lookalike.registry import create, state_of
@@ -135,10 +137,17 @@ class Vocabulary(Aggregate, LearnedFeature):
     """An aggregate that is fitted on a random sample of patches, without labels."""
 
     @abstractmethod
-    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
-        """Learn from the sampled patches of each channel, (n, dim of the local descriptor) each."""
+    def _fit(self, samples: list[Array], progress: Progress) -> None:
+        """Learn from the sampled patches of each channel, (n, dim of the local descriptor) each, maybe on a GPU."""
 
-    def fit(self, prepared: Iterable[Prepared], *, max_bytes: int = FIT_BYTES, progress: Progress = silent) -> Self:
+    def fit(
+        self,
+        prepared: Iterable[Prepared],
+        *,
+        max_bytes: int = FIT_BYTES,
+        progress: Progress = silent,
+        gpu: str | None = None,
+    ) -> Self:
         """Fit the vocabulary on a stream of prepared pictures. The channels share `max_bytes` of memory."""
         lengths = self._lengths()
         # While fitting, a sampled patch is in memory twice: raw and reduced.
@@ -164,7 +173,7 @@ class Vocabulary(Aggregate, LearnedFeature):
                 " Use more pictures, or a smaller k or patch_dim."
             )
         progress("fitting", 0, None)
-        self._fit([reservoir.rows for reservoir in reservoirs], progress)
+        self._fit([to_device(reservoir.rows, gpu) for reservoir in reservoirs], progress)
         self._at_work = None
         return self
 
@@ -281,9 +290,10 @@ def cut_box(patches: Patches, box: Box, height: int, width: int) -> Patches:
     return Patches(patches.X[inside], places[inside])
 
 
-def project(X: Vectors, center: Vectors, components: Vectors) -> Vectors:
-    """Project rows X (m, d), minus a center (d,), onto components (D, d); return (m, D) float32."""
-    out = np.empty((len(X), len(components)), np.float32)
+def project(X: Array, center: Vectors, components: Vectors) -> Array:
+    """Project rows X (m, d), minus a center (d,), onto components (D, d); return (m, D) float32 of the type of X."""
+    xp, center, components = namespace(X), like(X, center), like(X, components)
+    out = xp.empty((len(X), len(components)), dtype=xp.float32, device=array_api_compat.device(X))
     for part in chunks(len(X), 8 * sum(components.shape)):
         out[part] = (X[part] - center) @ components.T
     return out

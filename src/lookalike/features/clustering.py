@@ -1,7 +1,8 @@
 """k-means and mixtures of Gaussians with diagonal covariances, for millions of rows, NumPy or torch.
 
-`kmeans` calls faiss. `fit_mixture` starts from its centres and runs EM, whose expensive part, `Products.weigh`, is a
-few matrix products. `gmm.Gmm` wraps `fit_mixture` as a scikit-learn estimator.
+`kmeans` calls faiss for NumPy rows, and does the same on the device of other rows. `fit_mixture` starts from its
+centres and runs EM, whose expensive part, `Products.weigh`, is a few matrix products. `gmm.Gmm` wraps `fit_mixture` as
+a scikit-learn estimator.
 
 Dempster, Laird & Rubin, "Maximum likelihood from incomplete data via the EM algorithm", J. R. Stat. Soc. B 1977.
 """
@@ -14,7 +15,7 @@ import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import CACHE_BYTES, as_numpy, chunks, held_bytes, namespace, to_numpy
+from lookalike.arrays import CACHE_BYTES, as_numpy, chunks, held_bytes, like, namespace, to_numpy
 from lookalike.errors import InputError
 from lookalike.types import Array, Progress, Vectors, silent
 
@@ -23,6 +24,8 @@ faiss: Any = _faiss  # its stubs cover only a part of it
 ROWS_PER_CENTRE = 256
 """Maximum number of rows per centre, sampled at random. More rows would hardly move the centre."""
 ITERATIONS = 25
+SPLIT = 1 / 1024
+"""Relative distance by which `_lloyd` moves a centre and its copy apart, as faiss does."""
 LEAST_WEIGHT = 1e-3
 """Minimum weight of a Gaussian, as a fraction of 1 / k, so that its weight can grow again."""
 LEAST_ROWS = 1e-3
@@ -39,9 +42,10 @@ Moments = NDArray[np.float64]
 
 
 def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS) -> tuple[Vectors, float]:
-    """Return k centres (k, d) float32 of rows X (n, d), n ≥ k, and the mean squared distance to them, using faiss.
+    """Return k centres (k, d) float32 of rows X (n, d), n ≥ k, and the mean squared distance to them, both on the CPU.
 
-    The same rows, seed and number of threads give the same bytes. Lloyd, "Least squares quantization in PCM", IEEE
+    NumPy rows are clustered by faiss: the same rows, seed and number of threads give the same bytes. Other rows are
+    clustered on their device, from the same start. Lloyd, "Least squares quantization in PCM", IEEE
     Trans. Information Theory 1982.
 
     >>> centres, distance = kmeans(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
@@ -51,21 +55,65 @@ def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS
     n, d = X.shape
     if n < k:
         raise InputError(f"k must be at most {n} (the number of rows). Got {k}.")
+    if n == k:
+        return to_numpy(X).copy(), 0.0
     random = np.random.default_rng(random_state)
     if n > k * ROWS_PER_CENTRE:
         xp = namespace(X)
         X = X[xp.asarray(np.sort(random.choice(n, k * ROWS_PER_CENTRE, replace=False)))]
+    seed = int(random.integers(2**31))
+    if not array_api_compat.is_numpy_array(X):
+        return _lloyd(X, k, seed, iterations)
     rows = to_numpy(X)
     found = faiss.Kmeans(
         d,
         k,
         niter=iterations,
-        seed=int(random.integers(2**31)),
+        seed=seed,
         min_points_per_centroid=1,  # avoids a printed warning
         max_points_per_centroid=ROWS_PER_CENTRE,
     )
     found.train(rows)
     return np.asarray(found.centroids, np.float32).reshape(k, d), float(found.obj[-1]) / len(rows)
+
+
+def _lloyd(X: Array, k: int, seed: int, iterations: int) -> tuple[Vectors, float]:
+    """Return the centres and the mean squared distance of `kmeans`, computed on the device of rows X (n, d)."""
+    xp, n = namespace(X), X.shape[0]
+    rows = xp.astype(X, xp.float32)
+    mean = xp.mean(rows, axis=0)
+    rows = rows - mean  # (n, d); reduces rounding errors of the products
+    order = np.empty(n, np.int32)
+    faiss.rand_perm(faiss.swig_ptr(order), n, seed + 1)  # the order in which faiss takes rows as the first centres
+    centres = as_numpy(rows[like(X, order[:k])]).astype(np.float64)  # (k, d)
+    numbers, random = xp.arange(k, device=array_api_compat.device(X)), np.random.default_rng(seed)
+    total = 0.0
+    for _ in range(iterations):
+        C, sums, counts, total = like(rows, centres.astype(np.float32)), 0.0, 0.0, 0.0
+        half = xp.sum(C * C, axis=1) / 2  # (k,)
+        for part in chunks(n, 8 * k, held_bytes(X, CACHE_BYTES)):
+            scores = rows[part] @ C.T - half  # (m, k): (‖x‖² − ‖x − c‖²) / 2
+            own = xp.astype(xp.argmax(scores, axis=1)[:, None] == numbers, xp.float32)  # (m, k)
+            sums = sums + xp.astype(own.T @ rows[part], xp.float64)  # a product, because index_add is not reproducible
+            counts = counts + xp.astype(xp.sum(own, axis=0), xp.int64)
+            squares = xp.vecdot(rows[part], rows[part]) - 2 * xp.max(scores, axis=1)  # (m,)
+            total += float(xp.sum(xp.clip(squares, 0, None)))
+        sizes = as_numpy(counts)
+        centres = np.where(sizes[:, None] > 0, as_numpy(sums) / np.maximum(sizes, 1)[:, None], centres)
+        _fill_empty(centres, sizes, random)
+    return (centres + as_numpy(mean)).astype(np.float32), total / n
+
+
+def _fill_empty(centres: Moments, sizes: NDArray[np.int64], random: np.random.Generator) -> None:
+    """Replace centres without rows by copies of others, drawn by their numbers of rows (k,), and move both apart."""
+    sizes = sizes.copy()
+    for empty in np.flatnonzero(sizes == 0):
+        spare = np.maximum(sizes - 1, 0)
+        full = random.choice(len(sizes), p=spare / spare.sum())
+        centres[empty] = centres[full] * (1 + SPLIT)
+        centres[full] *= 1 - SPLIT
+        sizes[empty] = sizes[full] // 2
+        sizes[full] -= sizes[empty]
 
 
 class Mixture(NamedTuple):

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import principal, unit_rows
+from lookalike.arrays import principal, to_numpy, unit_rows
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregator, Levels, Pyramid, Vocabulary, count_cells, project, split_cells
 from lookalike.features.clustering import Mixture, Products, fit_mixture
-from lookalike.types import LocalSpec, Patches, Progress, Vectors
+from lookalike.types import Array, LocalSpec, Patches, Progress, Vectors
 
 
 class Fisher(Vocabulary):
@@ -77,10 +77,10 @@ class Fisher(Vocabulary):
             )
         return [self.patch_dim] * len(self._locals)
 
-    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
+    def _fit(self, samples: list[Array], progress: Progress) -> None:
         centers, components, mixtures = [], [], []
         for rows in samples:
-            mean, directions, _ = (part.astype(np.float32) for part in principal(rows, self.patch_dim))
+            mean, directions, _ = map(to_numpy, principal(rows, self.patch_dim))
             reduced = project(rows, mean, directions)
             mixtures.append(fit_mixture(reduced, self.k, random_state=self.random_state, progress=progress)[0])
             centers.append(mean)

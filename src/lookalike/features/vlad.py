@@ -9,12 +9,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import CACHE_BYTES, chunks, principal, unit_rows
+from lookalike.arrays import (
+    CACHE_BYTES,
+    as_numpy,
+    chunks,
+    held_bytes,
+    like,
+    namespace,
+    principal,
+    to_numpy,
+    unit_rows,
+)
 from lookalike.errors import InputError
 from lookalike.features.aggregate import Aggregator, Pyramid, Vocabulary, count_cells, project, split_cells
 from lookalike.features.clustering import kmeans
 from lookalike.limits import report_fewer
-from lookalike.types import LocalSpec, Patches, Progress, Vectors
+from lookalike.types import Array, LocalSpec, Patches, Progress, Vectors
 
 MAX_PATCH_DIM = 128
 """The largest dimension of patches if none is requested."""
@@ -73,21 +83,24 @@ class Vlad(Vocabulary):
     def _lengths(self) -> list[int]:
         return [min(MAX_PATCH_DIM if self.patch_dim is None else self.patch_dim, self._locals[0].dim)]
 
-    def _fit(self, samples: list[Vectors], progress: Progress) -> None:
+    def _fit(self, samples: list[Array], progress: Progress) -> None:
         (rows,), (D,) = samples, self._lengths()
         report_fewer("patch_dim", self.patch_dim, D, f"{self.local} has {D}-dimensional patches")
         pca: tuple[Vectors, Vectors] | None = None
         if rows.shape[1] > D:
-            center, components, _ = (part.astype(np.float32) for part in principal(rows, D))
+            center, components, _ = map(to_numpy, principal(rows, D))
             pca, rows = (center, components), project(rows, center, components)
         words, _ = kmeans(rows, self.k, self.random_state)
-        nearest = np.concatenate([_nearest(rows[part], words) for part in chunks(len(rows), 4 * self.k, CACHE_BYTES)])
+        xp, there = namespace(rows), like(rows, words)
+        parts = chunks(len(rows), 4 * self.k, held_bytes(rows))
+        nearest = np.concatenate([_nearest(rows[part], there) for part in parts])
         rotations = np.empty((self.k, D, D), np.float32)
         for word in range(self.k):
             progress("fitting the vocabulary", word, self.k)
-            residuals = rows[nearest == word] - words[word]
+            residuals = rows[nearest == word] - there[word]
             few = max(0, D + 1 - len(residuals))  # too few for D axes: pad with zeros
-            rotations[word] = principal(np.concatenate([residuals, np.zeros((few, D), np.float32)]), D)[1]
+            padded = xp.concat([residuals, like(rows, np.zeros((few, D), np.float32))])
+            rotations[word] = to_numpy(principal(padded, D)[1])
         progress("fitting the vocabulary", self.k, self.k)
         if pca is not None:
             self.center_, self.components_ = pca
@@ -121,6 +134,7 @@ class Vlad(Vocabulary):
         return aggregate
 
 
-def _nearest(X: Vectors, words: Vectors) -> NDArray[np.intp]:
+def _nearest(X: Array, words: Array) -> NDArray[np.int64]:
     """Return the index of the word nearest to each row, (m,)."""
-    return np.asarray(np.argmax(X @ words.T - 0.5 * np.sum(words * words, axis=1), axis=1))
+    xp = namespace(X)
+    return as_numpy(xp.argmax(X @ words.T - 0.5 * xp.sum(words * words, axis=1), axis=1))

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from lookalike.arrays import chunks, to_numpy, unit_rows
 from lookalike.encode.kernel_slem import SlemQuery
 from lookalike.errors import DamagedError, InputError, StoreError, UnknownNameError
-from lookalike.index.choice import measure_recall, shortlist_size
+from lookalike.index.choice import TIE, measure_recall, shortlist_size
 from lookalike.index.exact import AcceleratedIndex
 from lookalike.index.flat import Flat
 from lookalike.index.ids import IdTable, without
 from lookalike.index.queries import PointQuery, check_search
-from lookalike.index.topk import Which, keep_best
+from lookalike.index.topk import Which, keep_best, pick
 from lookalike.scaled_rows import Rows, ScaledRows
 from lookalike.types import Array, Hits, Ids, Progress, Query, Vectors
 
@@ -48,9 +48,6 @@ CALIBRATED_ROWS, CALIBRATED_K = 500, 10
 
 MAX_BREADTH = 1_024
 """Largest breadth that `build` chooses."""
-
-TIE = 1e-5
-"""Distances count as equal up to this relative difference: a search can find any of many copies of a row."""
 
 SHORTLIST: dict[str, tuple[int, int]] = {"hnsw": (1, 10), "ivfpq": (4, 60)}
 """(times, plus): the k hits are the best of times · k + plus proposals, by exact scores."""
@@ -188,9 +185,7 @@ class Ann(AcceleratedIndex[Flat]):
             scores[positions < 0] = np.inf
             scored -= int(np.count_nonzero(positions < 0))
         if size > 2 * k:  # a partition is cheaper than a sort
-            near = np.argpartition(scores, k - 1, axis=1)[:, :k]
-            each = np.arange(len(near))[:, None]
-            positions, scores = positions[each, near], scores[each, near]  # (q, k)
+            positions, scores = pick(scores.argpartition(k - 1, axis=1)[:, :k], positions, scores)  # (q, k)
         ids = structure.ids[positions]
         if not is_complete:
             ids[positions < 0] = -1
@@ -259,8 +254,8 @@ class Ann(AcceleratedIndex[Flat]):
         q, size = positions.shape
         which, rows = np.arange(q).repeat(size), self._rows[positions.ravel()]
         scores = np.empty(q * size, np.float32)
-        for X, local, places in self.truth.find(rows):
-            scores[places] = _distances(query.vectors, which[places], X, local)
+        for block, local, places in self.truth.find(rows):
+            scores[places] = _distances(query.vectors, which[places], block.X, local)
         return scores.reshape(q, size)
 
     def _trained(self) -> "Structure | None":
@@ -399,8 +394,8 @@ class Shortlisted(Ann):
         asked = [SlemQuery(row[None], kernel=query.kernel, gamma=query.gamma, d=query.d) for row in query.rows]
         scores = np.empty(positions.shape, np.float32)
         for one, places, out in zip(asked, positions, scores, strict=True):
-            for X, local, where in self.truth.find(self._rows[places]):
-                out[where] = one.score(np.asarray(X[local], np.float32))[0]
+            for block, local, where in self.truth.find(self._rows[places]):
+                out[where] = one.score(np.asarray(block.X[local], np.float32))[0]
         return scores
 
 
@@ -413,6 +408,7 @@ class Structure:
     def __init__(self, index: Any):  # faiss.IndexIDMap
         self._index = index
         self._inner = faiss.downcast_index(index.index)
+        self.dim = int(index.d)  # the number of columns; even for IVF-PQ
         self.kind = KINDS[isinstance(self._inner, faiss.IndexIVF)]
         self._refer_to_ids()
         live = np.flatnonzero(self.ids >= 0)
@@ -471,11 +467,6 @@ class Structure:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @property
-    def dim(self) -> int:
-        """The number of columns; even for IVF-PQ."""
-        return int(self._index.d)
 
     def add(self, ids: Ids, X: Vectors) -> None:
         """Append rows X (m, d) under new ids (m,)."""
@@ -536,12 +527,13 @@ class Structure:
 def _distances(points: Vectors, which: Which, X: Rows, rows: Ids) -> Vectors:
     """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`."""
     found, at = np.empty(len(rows), np.float32), faiss.swig_ptr
-    if len(points) == 1 or isinstance(X, ScaledRows) or X.dtype != np.float32:
-        X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))
     if len(points) == 1:  # in this thread: on a busy machine, waiting for others takes longer than the work
-        faiss.fvec_L2sqr_ny(at(found), at(points), at(X), X.shape[1], len(X))
-    else:
-        faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
+        near = X.take(rows, axis=0).astype(np.float32, copy=False)
+        faiss.fvec_L2sqr_ny(at(found), at(points), at(near), near.shape[1], len(near))
+        return found
+    if isinstance(X, ScaledRows) or X.dtype != np.float32:
+        X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))
+    faiss.pairwise_indexed_L2sqr(X.shape[1], len(rows), at(points), at(which), at(X), at(rows), at(found))
     return found
 
 

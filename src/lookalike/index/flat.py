@@ -3,8 +3,8 @@
 A search takes about as long as reading the vectors from memory once.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from math import sqrt
 from typing import Any, NamedTuple, Self
@@ -17,8 +17,8 @@ from lookalike.errors import InputError, MissingError
 from lookalike.index.exact import CHUNK_BYTES, Chunk, ExactIndex, Selection
 from lookalike.index.queries import PointQuery
 from lookalike.index.topk import TopK, Which
-from lookalike.mapped_arrays import is_mapped
-from lookalike.scaled_rows import Rows, ScaledRows
+from lookalike.mapped_arrays import MappedRows, is_mapped
+from lookalike.scaled_rows import Rows, ScaledRows, as_stored
 from lookalike.types import Array, Hits, Ids, Query, Vectors
 
 POINTS_AT_ONCE = 256
@@ -52,6 +52,10 @@ class Block:
     X: Rows  # (m, d) float32, float16 or scaled rows
     known_squares: Vectors | None = None
     known_rows: Vectors | None = None
+    mapped: MappedRows | None = field(init=False)  # None for rows in memory
+
+    def __post_init__(self) -> None:
+        self.mapped = MappedRows.of(as_stored(self.X))
 
     def decoded(self) -> NDArray[Any]:
         """The rows as an array. Decoded rows are kept, because decoding takes longer than a scan."""
@@ -116,15 +120,16 @@ class Flat(ExactIndex):
 
     def gather(self, rows: Ids) -> Vectors:
         """The rows with these row numbers, (m, d) float32, in the given order."""
-        X = np.empty((len(rows), self.dim or 0), np.float32)
-        for block_X, local, places in self.find(rows):
-            X[places] = block_X.take(local, axis=0)
-        return X
+        parts = list(self.find(rows))
+        for block, local, _ in parts:  # all before the first is used, so that the disk reads them together
+            if block.mapped is not None:
+                block.mapped.prefetch(local)
+        return self._joined(parts, len(rows))
 
-    def find(self, rows: Ids) -> Iterator[tuple[Rows, Ids, Any]]:
-        """Find rows (m,) in memory; yield the array of a block, the rows in it, and their positions among the m."""
+    def find(self, rows: Ids) -> Iterator[tuple[Block, Ids, Any]]:
+        """Find rows (m,); yield a block, the rows in it, and their positions among the m."""
         if len(self.blocks) == 1:
-            yield self.blocks[0].X, rows, slice(None)
+            yield self.blocks[0], rows, slice(None)
             return
         order = np.argsort(rows)
         ends = np.searchsorted(rows[order], [block.start + len(block.X) for block in self.blocks])
@@ -132,14 +137,22 @@ class Flat(ExactIndex):
         for block, end in zip(self.blocks, ends, strict=True):
             if end > begin:
                 places = order[begin:end]
-                yield block.X, rows[places] - block.start, places
+                yield block, rows[places] - block.start, places
                 begin = end
 
     def score_rows(self, query: PointQuery, which: Which, rows: Ids) -> Vectors:
-        """The exact score of each row for query `which[i]`, (m,)."""
-        parts = chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20)
-        scores = [query.score_pairs(self.gather(rows[part]), which[part]) for part in parts]
+        """The exact score of each row for query `which[i]`, (m,), for rows that a scan has just read."""
+        parts = list(chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20))
+        found = (self._joined(self.find(rows[part]), len(rows[part])) for part in parts)
+        scores = [query.score_pairs(X, which[part]) for X, part in zip(found, parts, strict=True)]
         return np.concatenate(scores or [np.empty(0, np.float32)])
+
+    def _joined(self, parts: Iterable[tuple[Block, Ids, Any]], m: int) -> Vectors:
+        """The m rows that `find` has found, (m, d) float32."""
+        X = np.empty((m, self.dim or 0), np.float32)
+        for block, local, places in parts:
+            X[places] = block.X.take(local, axis=0)
+        return X
 
     def _search(self, query: Query, k: int, selection: Selection) -> Hits:
         if not isinstance(query, PointQuery):

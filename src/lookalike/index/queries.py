@@ -70,7 +70,7 @@ class PointQuery:
             with np.errstate(over="ignore"):  # rows too long for float32 are rejected below
                 self.vectors = to_numpy(checked)
         lengths = np.sqrt(np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64))  # (q,)
-        if not (lengths <= MAX_LENGTH).all():
+        if lengths.max(initial=0.0) > MAX_LENGTH:
             raise InputError(
                 f"query must have rows of length at most {MAX_LENGTH:g}. Got {lengths.max():g}; scale it down."
             )

@@ -29,8 +29,14 @@ def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
     >>> keep_best(np.array([[7, 3, 9]]), np.array([[1.0, 1.0, 0.5]]), 2)
     (array([[9, 3]]), array([[0.5, 1. ]]))
     """
-    best = np.arange(len(ids))[:, None], np.lexsort((ids, scores))[:, :k]
-    return ids[best], scores[best]
+    return pick(np.lexsort((ids, scores))[:, :k], ids, scores)
+
+
+def pick(columns: NDArray[np.intp], ids: Ids, scores: Vectors) -> tuple[Ids, Vectors]:
+    """The ids and scores (q, m) in some columns (q, k) of each row. `take` is faster than an index per axis."""
+    if len(columns) > 1:
+        columns = columns + np.arange(len(columns))[:, None] * ids.shape[1]
+    return ids.take(columns), scores.take(columns)
 
 
 class TopK:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.arrays import principal, unit_rows
+from lookalike.devices import to_device
 from lookalike.errors import InputError
 from lookalike.features.aggregate import PICTURES, Aggregate, Aggregator, project
 from lookalike.features.clustering import Mixture
@@ -84,6 +85,7 @@ class DfkPictures(Aggregate, LabelledFeature):
         *,
         max_bytes: int = FIT_BYTES,
         progress: Progress = silent,
+        gpu: str | None = None,
     ) -> Self:
         """Fit to a stream of prepared pictures, each with the names of its labels."""
         from lookalike.learn.dfk import Dfk  # loads scikit-learn
@@ -112,7 +114,7 @@ class DfkPictures(Aggregate, LabelledFeature):
         progress("fitting", 0, None)
         dfk = Dfk(k=self.k, max_iterations=self.max_iterations, random_state=self.random_state)
         dfk.fit(
-            Sets(np.concatenate(sample.items), starts),
+            Sets(to_device(np.concatenate(sample.items), gpu), starts),
             join_names(names),
             callback=lambda step, *_: progress("learning from labels", step, self.max_iterations),
         )
