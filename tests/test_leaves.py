@@ -8,7 +8,7 @@ from lookalike.errors import DamagedError, FullError, InputError, StoreError
 from lookalike.feedback.learners import Svm
 from lookalike.index import leaf_recall, leaves
 from lookalike.index.flat import Flat
-from lookalike.index.leaf_codes import LeafCodes
+from lookalike.index.leaf_codes import Build, LeafCodes
 from lookalike.index.leaf_recall import read_recall
 from lookalike.index.leaves import Leaves
 from lookalike.index.queries import HyperplaneQuery, PointQuery
@@ -182,8 +182,8 @@ def test_other_queries_have_the_same_results_as_in_a_flat_index(index):
 def test_every_row_has_one_place_near_the_rows_of_its_leaf_and_each_leaf_belongs_to_one_cell():
     truth = Flat()
     truth.add(IDS, X)
-    made = LeafCodes.build(truth, 32, silent)
-    again = LeafCodes.build(truth, 32, silent)
+    made = LeafCodes.build(truth, Build(truth, 32, None, silent))
+    again = LeafCodes.build(truth, Build(truth, 32, None, silent))
     assert made.ids.tolist() == again.ids.tolist()
     assert sorted(made.ids[made.ids >= 0].tolist()) == sorted(IDS.tolist())
     assert made.ids[made.places(np.sort(IDS))].tolist() == sorted(IDS.tolist())
@@ -199,7 +199,7 @@ def test_every_row_has_one_place_near_the_rows_of_its_leaf_and_each_leaf_belongs
 
 
 def test_means_and_deviations_of_leaves_equal_those_of_their_rows(index, tmp_path):
-    made = LeafCodes.build(index.truth, 32, silent)
+    made = LeafCodes.build(index.truth, Build(index.truth, 32, None, silent))
     rows = made.codes.swapaxes(1, 2).reshape(-1, 32, made.steps.wide).astype(np.float64)
     mean = rows.mean(1)
     deviation = np.abs(rows - mean[:, None]).mean(1)

@@ -11,8 +11,12 @@ import psutil
 import pytest
 from PIL import Image
 
+from lookalike import Collection
+from lookalike.collection import indexes
+from lookalike.index import leaves
+from lookalike.server import jobs
 from lookalike.server.jobs import Jobs
-from serving import copy_shelf
+from serving import copy_shelf, running
 from waiting import TIMEOUT_S, until
 
 SERVICE = """
@@ -76,3 +80,60 @@ def test_a_killed_service_leaves_no_process_behind(shelf, slow, tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         until(lambda: have_ended(processes))
         process.wait(TIMEOUT_S)
+
+
+REBUILD = """
+import os, sys, time
+sys.path[:] = sys.argv[1:]
+from lookalike.collection import indexes
+from lookalike.index import leaf_codes, leaves
+indexes.LEAVES_MIN, leaves.MIN_ROWS = 50, 20
+share = leaf_codes.share
+def wait(*work):
+    while not os.path.exists({release!r}):
+        time.sleep(0.01)
+    share(*work)
+leaf_codes.share = wait
+from lookalike.server.job_worker import main
+main()
+"""
+
+
+def test_a_job_rebuilds_the_leaves_while_searches_use_the_old_ones_and_scan_added_pictures(
+    shelf, slow, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(indexes, "LEAVES_MIN", 50)
+    monkeypatch.setattr(leaves, "MIN_ROWS", 20)
+    path, release = copy_shelf(shelf, tmp_path), tmp_path / "release"
+    with Collection(path) as collection:
+        collection.compact()  # builds the first leaves
+    monkeypatch.setattr(leaves, "FEW", 10)  # searches use leaves
+    monkeypatch.setattr(leaves, "ALL", 0)
+    monkeypatch.setattr(jobs, "_START", REBUILD.format(release=str(release)))
+    with running(path, roots=(slow,)) as service:
+        old = {item["id"] for item in service.get("/items", params={"limit": 1000})["items"]}
+        first = service.collection.space("color").feedback_index
+        assert isinstance(first, leaves.Leaves)
+        job = service.post("/jobs", {"kind": "add", "folder": str(slow)}, status=202)["id"]
+        until(lambda: service.get(f"/jobs/{job}")["stage"] == "sorting into leaves")
+        added = [item["id"] for item in service.get("/items", params={"limit": 1000})["items"] if item["id"] not in old]
+        assert len(added) == 20
+        session = service.post("/sessions", {"examples": [{"id": added[0]}]}, status=201)["id"]
+
+        def search():
+            """The ids of the best results of a search by example, and of a feedback session."""
+            found = service.post("/search", {"examples": [{"id": added[0]}], "k": 20})["results"]
+            best = service.get(f"/sessions/{session}/best", params={"k": 20})["best"]
+            return [{one["item"]["id"] for one in results} for results in (found, best)]
+
+        assert search() == [set(added)] * 2
+        during = service.collection.space("color").feedback_index
+        assert isinstance(during, leaves.Leaves)
+        assert (len(during), during.stale) == (len(old) + 20, 20 / (len(old) + 20))
+        assert service.get(f"/jobs/{job}")["state"] == "running"
+        release.touch()
+        until(lambda: service.get(f"/jobs/{job}")["state"] == "done")
+        after = service.collection.space("color").feedback_index
+        assert isinstance(after, leaves.Leaves)
+        assert (len(after), after.stale) == (len(old) + 20, 0)
+        assert search() == [set(added)] * 2

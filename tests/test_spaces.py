@@ -94,6 +94,50 @@ def test_a_large_space_gets_leaves_for_feedback_that_stay_in_sync(collection, mo
         assert again.verify() == []
 
 
+def stop_at(stage, calls):
+    def progress(name, done, total):
+        calls.append((name, done))
+        if name == stage:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_leaves_whose_build_is_interrupted_resume_until_the_rows_change(collection, monkeypatch):
+    monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
+    folder, vectors = collection.path / "indexes", collection._store.vectors
+    put(collection, np.arange(2_000))
+    for stage in ("finding cells", "writing cells", "sorting into leaves"):
+        with pytest.raises(KeyboardInterrupt):
+            collection.compact(progress=stop_at(stage, []))
+        assert len(list(folder.iterdir())) == (1 if stage == "finding cells" else 2)
+        assert vectors.structures.get("color()", "hyperplanes") is None
+        with Collection(collection.path) as reader:
+            assert reader.session(7).round(k=5, window=3).best[0].id == 7
+            assert reader.verify() == []
+    calls = []
+    collection.compact(progress=stop_at(None, calls))
+    assert {name for name, _ in calls} & {"finding cells", "assigning cells", "writing cells"} == set()
+    assert [file.name for file in folder.iterdir()] == [vectors.structures.get("color()", "hyperplanes").file]
+    assert isinstance(collection.space("color").feedback_index, Leaves)
+    put(collection, np.arange(2_000, 2_500))
+    with pytest.raises(KeyboardInterrupt):
+        collection.compact(progress=stop_at("sorting into leaves", calls))
+    stale = set(folder.iterdir())
+    assert len(stale) == 3
+    with collection._store.writer():
+        assert set(folder.iterdir()) == stale
+    put(collection, np.arange(2_500, 2_600))
+    with pytest.raises(KeyboardInterrupt):
+        collection.compact(progress=stop_at("finding cells", calls))
+    left = set(folder.iterdir())
+    assert len(left) == 2
+    assert left & stale == {folder / vectors.structures.get("color()", "hyperplanes").file}
+    collection.remove(7)  # removes the unfinished files of the earlier rows
+    with collection._store.writer():
+        assert len(list(folder.iterdir())) == 1
+
+
 def test_leaves_of_an_older_version_are_rebuilt_with_a_measured_recall(collection, monkeypatch, capsys):
     monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
     put(collection, np.arange(2_000))

@@ -1,13 +1,14 @@
 """Named arrays in one file that is mapped into memory: the operating system reads only the parts that are used.
 
-`allocate` creates the file and returns its arrays, to be filled. `seal` writes the header last, so that a file that is
-not complete cannot be opened. `open_arrays` maps a file, without reading the arrays. `MappedRows` reads scattered rows
-of any mapped array without the parts between them.
+`allocate` creates the file and returns its arrays, to be filled; `resume` returns those that a killed process has left.
+`seal` writes the header last, so that a file that is not complete cannot be opened. `open_arrays` maps a file, without
+reading the arrays. `MappedRows` reads scattered rows of any mapped array without the parts between them.
 """
 
 import json
 import mmap
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import DamagedError
-from lookalike.system import reserve
+from lookalike.system import boot_id, reserve, sync_file
 
 MAGIC = b"lookalike arrays 1\n"
+UNFINISHED = b"lookalike unfinished arrays 1\n"
 
 HEADER_BYTES = 2**16
 """Size of the header: the magic number, JSON with the types and shapes of the arrays and other values, and zeros."""
@@ -39,20 +41,41 @@ def allocate(shapes: Shapes, path: Path | None) -> Arrays:
     if path is None:
         return {name: np.zeros(shape, kind) for name, (kind, shape) in shapes.items()}
     size = _ends(shapes)[-1]
-    with path.open("wb") as file:
-        reserve(file.fileno(), size)  # else a full disk would kill the process that fills the arrays
-        file.truncate(size)
+    path.unlink(missing_ok=True)  # not truncated, because another process may have mapped it
+    try:
+        with path.open("wb") as file:
+            reserve(file.fileno(), size)  # else a full disk would kill the process that fills the arrays
+            file.truncate(size)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
     return _views(np.memmap(path, np.uint8, "r+"), shapes)
+
+
+def resume(shapes: Shapes, path: Path | None, key: str) -> tuple[Arrays, bool]:
+    """Like `allocate`, but return the arrays of an unfinished file that has the same key, and whether there is one.
+
+    What a killed process has written to a mapped file is in the memory of the operating system, from which it is
+    written to the disk later. A file from before the last start of the machine can be incomplete, and is not used.
+    """
+    if path is None:
+        return allocate(shapes, None), False
+    header = _header(UNFINISHED, shapes, {"key": key, "boot": boot_id()})
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        if file.read(HEADER_BYTES) == header and file.seek(0, 2) == _ends(shapes)[-1]:
+            return _views(np.memmap(file, np.uint8, "r+"), shapes), True
+    arrays = allocate(shapes, path)
+    with path.open("r+b") as file:
+        file.write(header)
+    return arrays, False
 
 
 def seal(arrays: Arrays, path: Path, values: Mapping[str, Any]) -> None:
     """Complete the file of these arrays with a header that also contains these values."""
-    kinds = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
-    header = MAGIC + json.dumps({"arrays": kinds, "values": values}).encode()
-    if len(header) > HEADER_BYTES:
-        raise ValueError(f"The header must have at most {HEADER_BYTES} bytes. Got {len(header)}.")
+    shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
     with path.open("r+b") as file:
-        file.write(header.ljust(HEADER_BYTES, b"\0"))
+        sync_file(file.fileno())  # else a power cut could leave a header without the arrays
+        file.write(_header(MAGIC, shapes, values))
 
 
 def open_arrays(path: Path, scattered: str | None = None) -> tuple[Arrays, dict[str, Any]]:
@@ -119,6 +142,14 @@ def _map_of(X: Any) -> mmap.mmap | None:
     while isinstance(X, np.ndarray):
         X = X.base
     return X if isinstance(X, mmap.mmap) else None
+
+
+def _header(magic: bytes, shapes: Shapes, values: Mapping[str, Any]) -> bytes:
+    """The header of a file of arrays."""
+    header = magic + json.dumps({"arrays": shapes, "values": values}).encode()
+    if len(header) > HEADER_BYTES:
+        raise ValueError(f"The header must have at most {HEADER_BYTES} bytes. Got {len(header)}.")
+    return header.ljust(HEADER_BYTES, b"\0")
 
 
 def _ends(shapes: Shapes) -> list[int]:

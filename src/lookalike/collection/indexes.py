@@ -197,9 +197,9 @@ class Indexes:
         except MissingError:
             return
         self.store.vectors.quarantine_damaged(name, progress=progress)
-        target = self.store.vectors.new_file("indexes", LEAVES_SUFFIX)
-        leaves.build(self.flat(name), progress, target)
-        file = self.store.vectors.put_in_place(target)
+        target = self.store.vectors.unfinished_file(name, LEAVES_SUFFIX)
+        leaves.build(self.flat(name), progress, target)  # resumes, if it was interrupted
+        file = self.store.vectors.put_in_place(target, self.store.vectors.new_file("indexes", LEAVES_SUFFIX).name)
         with self.store.transaction():
             self.store.vectors.structures.set(name, "hyperplanes", file)
 

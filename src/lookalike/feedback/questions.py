@@ -27,9 +27,8 @@ FIRST, FIRST_SHARE = 3, 0.75
 highest-scoring items: the user and the learner need matches, and the other questions show whether the target is broad.
 On the same classes and mnist, a larger share ranks broad targets worse, and a smaller one finds fewer of a small
 class."""
-ASKED_SHARE, ASKED_ROWS = 0.02, 20_000
-"""Share of the items that the search for ambiguous ones scores, and their minimum number. This effort is enough,
-because slightly less ambiguous items are equally good questions."""
+SCORED_SHARE, LEAST_SCORED, MOST_SCORED = 0.02, 20_000, 200_000
+"""Share of the items that `quick_effort` scores, and the limits of their number."""
 SHARE, LEAST = 0.01, 100
 """Share of the collection that "sample" scores, and the minimum number of items."""
 
@@ -73,10 +72,19 @@ def draw(ids: Ids, exclude: Ids, m: int, random: np.random.Generator) -> Ids:
     return random.permutation(without(ids, exclude))[:m]
 
 
+def quick_effort(n: int) -> float:
+    """The effort of a search among n items that can miss some results.
+
+    >>> quick_effort(10_000), quick_effort(5_000_000), quick_effort(100_000_000)
+    (1.0, 0.02, 0.002)
+    """
+    return min(1.0, min(max(SCORED_SHARE * n, LEAST_SCORED), MOST_SCORED) / max(1, n))
+
+
 def frontier(candidates: Candidates, learner: Learner, w: int) -> Ids:
     """The most ambiguous items, made dissimilar by MAO."""
-    effort = min(1.0, max(ASKED_SHARE, ASKED_ROWS / max(1, len(candidates.ids))))
-    pool = candidates.search(learner.unsure(), POOL * w, default_effort=effort)
+    # Slightly less ambiguous items are equally good questions.
+    pool = candidates.search(learner.unsure(), POOL * w, default_effort=quick_effort(len(candidates.ids)))
     return pool[diverse(candidates.index.vectors(pool), w, learner.kernel, learner.gamma_)]
 
 

@@ -7,17 +7,21 @@ cluster, and a search had to visit five times more leaves.
 The codes of a leaf are 8 KB of consecutive bytes (64 rows of 128 dimensions). They can stay in a file that is mapped
 into memory, from which a search reads the leaves that it visits. Rows are written directly to a place of their cell,
 and each cell is then sorted in place, so that a build hardly needs memory besides the arrays, which can be in a file.
+`Build` records how far a build into a file has come, so that it can resume after its process was killed.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike import mapped_arrays
+from lookalike import __version__, mapped_arrays
 from lookalike.arrays import chunks
 from lookalike.compiler import njit
 from lookalike.errors import DamagedError
@@ -26,7 +30,7 @@ from lookalike.index.compiled import BLOCK, GROUP
 from lookalike.index.exact import Mask
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
-from lookalike.index.leaf_recall import Recall, uncalibrated
+from lookalike.index.leaf_recall import RECORD, Recall, uncalibrated
 from lookalike.index.leaf_scores import (
     Codes,
     Plane,
@@ -36,6 +40,7 @@ from lookalike.index.leaf_scores import (
     spreads,
 )
 from lookalike.index.threads import share
+from lookalike.scaled_rows import as_stored
 from lookalike.types import Ids, Progress, Vectors
 
 faiss: Any = _faiss  # its type stubs are incomplete
@@ -67,6 +72,86 @@ fewer, a file larger than the memory would be written many times."""
 
 CELLS_AT_ONCE = 64
 """Cells that are sorted into leaves between two reports of progress."""
+
+
+CENTRES, ASSIGNED, WRITTEN, STARTED, SORTED, MEASURED = range(6)
+"""What `Build` counts: 1 if there are centres, rows, rows, cells, cells, and numbers of the calibration."""
+
+
+class Build:
+    """How far a build has come. If it is in a file, this is stored next to it, and a later build resumes.
+
+    A count is written after what it counts, so a process can be killed at any time. The files are reused for the same
+    rows only, which are compared by a digest of all ids and vectors. At the end of a `with` block, the file of this
+    class is removed if the leaves are complete or if the files are damaged.
+    """
+
+    def __init__(self, truth: Flat, size: int, path: Path | None, progress: Progress):
+        n, d = len(truth), truth.dim or 0
+        k = min(CELLS, max(1, n // CELL))
+        self.size, self.path, self.progress = size, path, progress
+        self._part = None if path is None else path.with_name(f"{path.name}.part")
+        self._key = "" if path is None else self._digest(truth)
+        self._recalled = 0
+        shapes = {
+            "done": ("<i8", (6,)),
+            "centres": ("<f4", (k, d + -d % GROUP)),
+            "cell": ("<i4", (n,)),
+            "record": ("<f8", (RECORD,)),
+        }
+        arrays, self._resumed = mapped_arrays.resume(shapes, self._part, self._key)
+        self.done, self.centres, self.cell, self.record = arrays.values()
+        if path is not None and not self._resumed:
+            path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        damaged = self._resumed and isinstance(error, DamagedError | LookupError | ValueError)
+        if self._part is not None and (error is None or damaged):
+            self._part.unlink(missing_ok=True)
+        if damaged:
+            raise DamagedError(
+                f"The unfinished file {self.path} is damaged. Try again; the build will start from the beginning."
+            ) from error
+
+    def allocate(self, shapes: mapped_arrays.Shapes) -> mapped_arrays.Arrays:
+        """The arrays of the leaves, possibly partly filled."""
+        arrays, resumed = mapped_arrays.resume(shapes, self.path, self._key)
+        if not resumed:
+            self.done[WRITTEN:] = 0
+        return arrays
+
+    def parts(self, count: int, title: str, n: int, row_bytes: int, max_bytes: int) -> Iterator[slice]:
+        """Yield the parts of n rows that are not done; report and count them."""
+        for part in chunks(n, row_bytes, max_bytes):
+            if part.start >= self.done[count]:
+                self.progress(title, part.start, n)
+                yield part
+                self.done[count] = part.stop
+
+    def once(self, n: int, compute: Callable[[], NDArray[Any]]) -> NDArray[np.float64]:
+        """Compute the next n numbers of the calibration, unless they are recorded."""
+        start, stop = self._recalled, self._recalled + n
+        if self.done[MEASURED] < stop:
+            self.record[start:stop] = compute()
+            self.done[MEASURED] = stop
+        self._recalled = stop
+        return self.record[start:stop]
+
+    def _digest(self, truth: Flat) -> str:
+        """A digest of everything that determines the leaves."""
+        digest = blake2b(repr((__version__, self.size)).encode(), digest_size=16)
+        digest.update(truth.row_ids.data)
+        digest.update(truth.alive.data)
+        for block in truth.blocks:
+            for part in chunks(len(block.X), block.X.nbytes // len(block.X)):
+                self.progress("checking vectors", block.start + part.start, len(truth.alive))
+                digest.update(np.ascontiguousarray(as_stored(block.X[part])).data.cast("B"))
+        return digest.hexdigest()
 
 
 class Centres(NamedTuple):
@@ -139,19 +224,23 @@ class LeafCodes:
     recall: Recall
 
     @classmethod
-    def build(cls, truth: Flat, size: int, progress: Progress, path: Path | None = None) -> Self:
-        """Sort all rows of `truth` into leaves: in memory, or in a new file, for `complete`."""
+    def build(cls, truth: Flat, build: Build) -> Self:
+        """Sort all rows of `truth` into leaves: in memory, or in a file, for `complete`."""
         ids = truth.ids
         steps = Steps.of(truth.vectors(ids[:: max(1, len(ids) // STEPS_SAMPLE)]))
-        cell = _assign(truth, steps, progress)
+        cell = _assign(truth, steps, build)
         counts = np.bincount(cell)
-        starts = np.append(0, np.cumsum(-(-counts // size)))
-        arrays = mapped_arrays.allocate(_shapes(size, len(steps.low), starts, len(ids)), path)
+        starts = np.append(0, np.cumsum(-(-counts // build.size)))
+        arrays = build.allocate(_shapes(build.size, len(steps.low), starts, len(ids)))
         arrays["low"][:], arrays["starts"][:], arrays["known"][:] = steps.low, starts, ids
-        made = cls._over(arrays, size, steps.step, uncalibrated())
-        made._fill(truth, cell, progress)
-        for part in chunks(len(counts), row_bytes=1, max_bytes=CELLS_AT_ONCE):
-            progress("sorting into leaves", part.start, len(counts))
+        made = cls._over(arrays, build.size, steps.step, uncalibrated())
+        free = made._free(np.bincount(cell[: build.done[WRITTEN]], minlength=len(counts)))
+        for part in build.parts(WRITTEN, "writing cells", len(ids), steps.wide, WRITE_BYTES):
+            made._write(truth, cell, np.arange(part.start, part.stop), free)
+        for part in build.parts(SORTED, "sorting into leaves", len(counts), 1, CELLS_AT_ONCE):
+            if build.done[STARTED] > part.start:  # an interrupted build has changed these cells
+                made._write_again(truth, cell, part)
+            build.done[STARTED] = part.stop
             some = counts[part]
 
             def work(start: int, stop: int, first: int = part.start, some: Ids = some) -> None:
@@ -159,6 +248,8 @@ class LeafCodes:
                     made._sort_cell(first + cell, int(some[cell]))
 
             share(work, len(some))
+        if not np.array_equal(made.ids[made.place], ids):  # damage of a resumed file
+            raise DamagedError("Not every row has a place.")
         return made
 
     @classmethod
@@ -169,19 +260,26 @@ class LeafCodes:
         leaves, cells = (Centres(rest.pop(f"{name}_upper"), rest.pop(f"{name}_lower")) for name in ("leaves", "cells"))
         return cls(size=size, steps=steps, leaves=leaves, cells=cells, recall=recall, **rest)
 
-    def _fill(self, truth: Flat, cell: NDArray[np.int32], progress: Progress) -> None:
-        """Write the bytes of each row of `truth` to a place of its cell, and the number of the row to `ids`."""
+    def _free(self, written: Ids | int) -> Ids:
+        """The next place of each cell, of which this number of rows is written."""
+        return self.starts[:-1] * self.size + written
+
+    def _write(self, truth: Flat, cell: NDArray[np.int32], numbers: Ids, free: Ids) -> None:
+        """Write the bytes of these rows of `truth` to the next places of their cells, and their numbers to `ids`."""
         rows = self.codes.reshape(len(self.ids), -1)  # not in blocks until the cell is sorted
-        free = self.starts[:-1] * self.size  # the next place of each cell
-        for part in chunks(len(cell), row_bytes=rows.shape[1], max_bytes=WRITE_BYTES):
-            progress("writing cells", part.start, len(cell))
-            order = np.argsort(cell[part], kind="stable")
-            cells = cell[part][order]
-            counts = np.bincount(cells, minlength=len(free))
-            places = free[cells] + np.arange(len(cells)) - (np.cumsum(counts) - counts)[cells]
-            free += counts
-            rows[places] = _encode(truth, self.known[part], self.steps)[order]
-            self.ids[places] = part.start + order
+        order = np.argsort(cell[numbers], kind="stable")
+        cells = cell[numbers][order]
+        counts = np.bincount(cells, minlength=len(free))
+        places = free[cells] + np.arange(len(cells)) - (np.cumsum(counts) - counts)[cells]
+        free += counts
+        rows[places] = _encode(truth, self.known[numbers], self.steps)[order]
+        self.ids[places] = numbers[order]
+
+    def _write_again(self, truth: Flat, cell: NDArray[np.int32], cells: slice) -> None:
+        """Write all rows of these cells."""
+        numbers, free = np.flatnonzero((cell >= cells.start) & (cell < cells.stop)), self._free(0)
+        for part in chunks(len(numbers), row_bytes=self.steps.wide, max_bytes=WRITE_BYTES):
+            self._write(truth, cell, numbers[part], free)
 
     def _sort_cell(self, cell: int, n: int) -> None:
         """Sort the n rows of a cell into leaves, and compute everything about them."""
@@ -357,27 +455,28 @@ def _nearest(index: Any, rows: Vectors) -> Ids:
     return nearest
 
 
-def _assign(truth: Flat, steps: Steps, progress: Progress) -> NDArray[np.int32]:
+def _assign(truth: Flat, steps: Steps, build: Build) -> NDArray[np.int32]:
     """The cell of each row of `truth` by ascending id, (n,); no cell is empty."""
-    ids = truth.ids
-    n = len(ids)
-    k = min(CELLS, max(1, n // CELL))
-    cell = np.zeros(n, np.int32)
+    ids, cell, k = truth.ids, build.cell, len(build.centres)
     if k == 1:
         return cell
-    progress("finding cells", 0, None)
-    sample = np.sort(np.random.default_rng(0).choice(n, min(n, KMEANS_ROWS * k), replace=False))
-    rows = _encode(truth, ids[sample], steps).astype(np.float32)
+    if not build.done[CENTRES]:
+        build.progress("finding cells", 0, None)
+        sample = np.sort(np.random.default_rng(0).choice(len(ids), min(len(ids), KMEANS_ROWS * k), replace=False))
+        rows = _encode(truth, ids[sample], steps).astype(np.float32)
+        build.centres[:] = kmeans(rows, k, iterations=KMEANS_ROUNDS)[0]
+        build.done[CENTRES] = 1
     index = faiss.IndexFlatL2(steps.wide)
-    index.add(kmeans(rows, k, iterations=KMEANS_ROUNDS)[0])
-    for part in chunks(n, row_bytes=steps.wide, max_bytes=CHUNK_BYTES):
-        progress("assigning cells", part.start, n)
+    index.add(build.centres)
+    for part in build.parts(ASSIGNED, "assigning cells", len(ids), steps.wide, CHUNK_BYTES):
 
         def work(start: int, stop: int, first: int = part.start) -> None:
             some = slice(first + start, first + stop)
             cell[some] = _nearest(index, _encode(truth, ids[some], steps).astype(np.float32))
 
         share(work, part.stop - part.start)
+    if not 0 <= cell.min() <= cell.max() < k:  # damage of a resumed file
+        raise DamagedError("Some rows have no cell.")
     number = np.cumsum(np.bincount(cell, minlength=k) > 0, dtype=np.int32) - np.int32(1)
     found: NDArray[np.int32] = number[cell]
     return found

@@ -49,6 +49,9 @@ LIMITS = (0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002, 0.00
 POSITIONS = np.linspace(-24, 24, 193)
 """Positions of leaves for which a law is stored."""
 
+RECORD = len(FAMILIES) * QUERIES * (POSITIVE + len(KINDS) * (2 * len(POSITIONS) + 1 + len(LIMITS) * K))
+"""Maximum number of numbers that a calibration records."""
+
 HITS = {"frontier": 1_000, "maximum": 200}
 """Number of rows of a query that count as hits for the law."""
 

@@ -6,7 +6,7 @@ spread, the slope of f times the width of the leaf. `leaf_recall` measures how r
 spreads, and where a search can stop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from math import ceil, inf
@@ -21,8 +21,19 @@ from lookalike.index.compiled import BLOCK
 from lookalike.index.exact import AcceleratedIndex
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
-from lookalike.index.leaf_codes import MIN_ROWS, LeafCodes, Passed, expand
-from lookalike.index.leaf_recall import KINDS, NEGATIVE, POSITIVE, K, Recall, Sample, calibrate, expect, uncalibrated
+from lookalike.index.leaf_codes import MIN_ROWS, Build, LeafCodes, Passed, expand
+from lookalike.index.leaf_recall import (
+    KINDS,
+    NEGATIVE,
+    POSITIONS,
+    POSITIVE,
+    K,
+    Recall,
+    Sample,
+    calibrate,
+    expect,
+    uncalibrated,
+)
 from lookalike.index.queries import HyperplaneQuery, Kind, PointQuery, check_search
 from lookalike.index.topk import keep_best
 from lookalike.types import Hits, Ids, Progress, Query, Vectors, silent
@@ -101,21 +112,25 @@ class Leaves(AcceleratedIndex[Flat]):
     ) -> Self:
         """Sort all rows, or those of another `truth`, into leaves; the result is deterministic.
 
-        With a `path`, the leaves are in this new file, as `save` would write it, and hardly need memory.
+        With a `path`, the leaves are in this new file, as `save` would write it, and hardly need memory. If this build
+        is interrupted or killed, the next one with the same rows and path resumes; `{path}.part` records how far it is.
         """
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
         if truth is not None:
             self.truth, self._codes, self._tail = truth, None, truth.ids
         if len(self) >= MIN_ROWS:
-            target = None if path is None else Path(path)
-            with nullcontext() if target is None else write_errors(target):
-                self._codes = codes = LeafCodes.build(self.truth, self.size, progress or silent, target)
-            self._tail = self._tail[:0]
-            is_scanned = len(self) < FEW
-            codes.recall = uncalibrated(1) if is_scanned else calibrate(_Calibrated(self, codes), progress or silent)
-            if target is not None:
-                codes.complete(target)
+            target, progress = None if path is None else Path(path), progress or silent
+            with (
+                nullcontext() if target is None else write_errors(target),
+                Build(self.truth, self.size, target, progress) as build,
+            ):
+                self._codes = codes = LeafCodes.build(self.truth, build)
+                self._tail = self._tail[:0]
+                is_scanned = len(self) < FEW
+                codes.recall = uncalibrated(1) if is_scanned else calibrate(_Calibrated(self, codes, build), progress)
+                if target is not None:
+                    codes.complete(target)
         return self
 
     @property
@@ -198,8 +213,8 @@ class Leaves(AcceleratedIndex[Flat]):
 class _Calibrated:
     """The parts of `Leaves` that `calibrate` needs."""
 
-    def __init__(self, index: Leaves, codes: LeafCodes):
-        self.index, self.codes = index, codes
+    def __init__(self, index: Leaves, codes: LeafCodes, build: Build):
+        self.index, self.codes, self.build = index, codes, build
 
     def draw(self, random: np.random.Generator, *, broad: bool) -> tuple[Vectors, Vectors]:
         """Draw the nearest rows to a random one, or rows of its cell, and random rows of the whole collection."""
@@ -208,14 +223,35 @@ class _Calibrated:
         cell = np.searchsorted(codes.starts, place // codes.size, side="right")
         ids = codes.ids[codes.starts[cell - 1] * codes.size : codes.starts[cell] * codes.size]
         ids = random.permutation(ids[ids >= 0])
-        if not broad:
-            ids = ids[np.argsort(PointQuery(index.vectors(codes.ids[[place]])).score(index.vectors(ids))[0])]
+        if not broad:  # recorded, because the vectors of a cell can be anywhere on the disk
+            ids = ids[self.build.once(min(POSITIVE, len(ids)), lambda: self._nearest(place, ids)).astype(np.int64)]
         others = codes.known[random.choice(len(codes.known), min(NEGATIVE, len(codes.known)), replace=False)]
         return index.vectors(ids[:POSITIVE]), index.vectors(others)
 
     def examine(self, query: HyperplaneQuery) -> dict[Kind, Sample]:
-        """Score all rows; return a sample of each kind."""
-        codes, found = self.codes, {}
+        """Score all rows, unless an interrupted build has done it; return a sample of each kind."""
+        n = len(POSITIONS)
+        numbers = self.build.once(
+            len(KINDS) * (2 * n + 1), lambda: np.concatenate([np.hstack(sample) for sample in self._examine(query)])
+        )
+        rows = zip(KINDS, numbers.reshape(len(KINDS), -1), strict=True)
+        return {kind: Sample(row[:n], row[n:-1], float(row[-1])) for kind, row in rows}
+
+    def scores(self, query: HyperplaneQuery, recall: Recall) -> Vectors:
+        """Return the scores of the `K` hits of a search with the effort "balanced" and this calibration."""
+        self.codes.recall = recall
+        found = self.build.once(K, lambda: self.index.search(query, K).scores[0])
+        return found.astype(np.float32)
+
+    def _nearest(self, place: int, ids: Ids) -> Ids:
+        """The positions of the ids of the rows that are nearest to the one at this place."""
+        query = PointQuery(self.index.vectors(self.codes.ids[[place]]))
+        order: Ids = np.argsort(query.score(self.index.vectors(ids))[0])[:POSITIVE]
+        return order
+
+    def _examine(self, query: HyperplaneQuery) -> Iterator[Sample]:
+        """The sample of each kind."""
+        codes = self.codes
         F = codes.f(np.arange(len(codes.counts)), codes.steps.plane(query))  # (leaves, size)
         F[~codes.alive.reshape(F.shape)] = np.nan
         for kind in KINDS:
@@ -231,14 +267,7 @@ class _Calibrated:
             best = np.argpartition(scores, min(TRUTH, scores.size - 1), axis=None)[:TRUTH]
             truth = self.index.score(asked, best[scores.ravel()[best] < np.inf])
             kth = float(np.partition(truth, K - 1)[K - 1])
-            found[kind] = Sample.of(kind, kth, scores[leaves], f, spread, codes.counts[leaves])
-        return found
-
-    def scores(self, query: HyperplaneQuery, recall: Recall) -> Vectors:
-        """Return the scores of the `K` hits of a search with the effort "balanced" and this calibration."""
-        self.codes.recall = recall
-        found: Vectors = self.index.search(query, K).scores[0]
-        return found
+            yield Sample.of(kind, kth, scores[leaves], f, spread, codes.counts[leaves])
 
 
 class _Groups(NamedTuple):

@@ -10,7 +10,7 @@
 The folders vectors/, models/ and indexes/ can be links to a shared file system (`store.sharing`).
 
 A file that the catalogue does not list is not part of the collection. Files left by a killed writer are removed when
-the next writer gets the lock.
+the next writer gets the lock, except unfinished indexes of the current vectors.
 """
 
 import os

@@ -453,6 +453,16 @@ class VectorStore:
         """Return a new path in the folder "models" or "indexes". Write it, call `put_in_place`, then reference it."""
         return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
 
+    def unfinished_file(self, space: str, suffix: str) -> Path:
+        """Return the path in "indexes" for an index of the current rows of a space, until it is complete.
+
+        The file, and others whose names start with its name, are kept after an interruption, so that a later build can
+        resume, until the rows change. Removes those of earlier rows. Needs the writer lock.
+        """
+        for earlier in {*(self._path / "indexes").glob(f"*{suffix}*")} - self.files():
+            earlier.unlink(missing_ok=True)
+        return self._path / "indexes" / f"{self.fingerprint(space)}{suffix}"
+
     def put_in_place(self, temp: Path, name: str | None = None) -> str:
         """Sync a file to the disk, rename it if a name is given, and return its name."""
         with file_errors(temp):
@@ -460,16 +470,18 @@ class VectorStore:
         return name or temp.name
 
     def files(self) -> set[Path]:
-        """Return every file that the catalogue lists: segments, models and index structures."""
+        """Return every file that the catalogue lists, and unfinished ones of the current rows (`unfinished_file`)."""
         with self._db.reading() as db:
             rows = [self._file(file) for (file,) in db.execute("SELECT file FROM segments")]
             models = db.execute("SELECT model FROM spaces WHERE model IS NOT NULL").fetchall()
             indexes = db.execute("SELECT file FROM structures").fetchall()
+        current = {self.fingerprint(space) for space in self.spaces()}
         return {
             *rows,
             *(npy_files.ids_file(file) for file in rows),
             *(self._path / "models" / name for (name,) in models),
             *(self._path / "indexes" / name for (name,) in indexes),
+            *(file for file in (self._path / "indexes").glob("*") if file.name.partition(".")[0] in current),
         }
 
     def fingerprint(self, space: str) -> str:

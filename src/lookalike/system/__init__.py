@@ -36,6 +36,7 @@ from lookalike.system.posix import (
 
 if sys.platform == "darwin":
     from lookalike.system.macos import (
+        boot_id,
         count_cores,
         drop_cached,
         installed_bytes,
@@ -50,6 +51,7 @@ if sys.platform == "darwin":
     )
 else:
     from lookalike.system.linux import (
+        boot_id,
         count_cores,
         drop_cached,
         installed_bytes,
@@ -68,6 +70,7 @@ __all__ = [
     "OWN_GROUP",
     "READ_FLAGS",
     "block_interrupts",
+    "boot_id",
     "children_seconds",
     "count_cores",
     "describe_end",

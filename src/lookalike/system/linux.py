@@ -24,6 +24,11 @@ def reserve(file: int, n_bytes: int) -> None:
     os.posix_fallocate(file, 0, n_bytes)
 
 
+def boot_id() -> str:
+    """A text that changes with every start of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 def usable_cores() -> list[int]:
     """The numbers of the cores that this process is allowed to use; the machine can have more."""
     return sorted(os.sched_getaffinity(0))

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import resource
+import subprocess
 
 F_FULLFSYNC, F_NOCACHE = 51, 48
 """Commands of `fcntl` in the header files of macOS; Python on other systems does not have their names."""
@@ -22,6 +23,13 @@ def reserve(file: int, n_bytes: int) -> None:
     """Reserve disk space for an open file."""
     for _ in range(0, n_bytes, 2**20):  # a sparse file would reserve nothing
         os.write(file, bytes(2**20))
+
+
+def boot_id() -> str:
+    """A text that changes with every start of the machine."""
+    return subprocess.run(
+        ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
 
 
 def usable_cores() -> list[int]:
