@@ -112,8 +112,9 @@ class Leaves(AcceleratedIndex[Flat]):
     ) -> Self:
         """Sort all rows, or those of another `truth`, into leaves; the result is deterministic.
 
-        With a `path`, the leaves are in this new file, as `save` would write it, and hardly need memory. If this build
-        is interrupted or killed, the next one with the same rows and path resumes; `{path}.part` records how far it is.
+        With a `path`, the leaves are in this new file, as `save` would write it, and need almost no memory. If the
+        build is interrupted or killed, the next one with the same rows and path resumes; `{path}.part` records its
+        progress.
         """
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
@@ -220,8 +221,8 @@ class _Calibrated:
         """Draw the nearest rows to a random one, or rows of its cell, and random rows of the whole collection."""
         codes, index = self.codes, self.index
         place = int(codes.place[random.integers(len(codes.place))])
-        cell = np.searchsorted(codes.starts, place // codes.size, side="right")
-        ids = codes.ids[codes.starts[cell - 1] * codes.size : codes.starts[cell] * codes.size]
+        cell = int(np.searchsorted(codes.starts, place // codes.size, side="right")) - 1
+        ids = codes.ids[codes.starts[cell] * codes.size : codes.starts[cell + 1] * codes.size]
         ids = random.permutation(ids[ids >= 0])
         if not broad:  # recorded, because the vectors of a cell can be anywhere on the disk
             ids = ids[self.build.once(min(POSITIVE, len(ids)), lambda: self._nearest(place, ids)).astype(np.int64)]
@@ -229,7 +230,7 @@ class _Calibrated:
         return index.vectors(ids[:POSITIVE]), index.vectors(others)
 
     def examine(self, query: HyperplaneQuery) -> dict[Kind, Sample]:
-        """Score all rows, unless an interrupted build has done it; return a sample of each kind."""
+        """Return a sample of each kind; all rows are scored, unless an interrupted build has recorded the result."""
         n = len(POSITIONS)
         numbers = self.build.once(
             len(KINDS) * (2 * n + 1), lambda: np.concatenate([np.hstack(sample) for sample in self._examine(query)])
@@ -258,11 +259,8 @@ class _Calibrated:
             asked = query.of_kind(kind)
             visit = _Visit(codes, asked, K, codes.filter())
             groups = visit.groups()
-            leaves, f, spread = (
-                groups.leaves(),
-                np.repeat(groups.f, groups.sizes),
-                np.repeat(groups.spread, groups.sizes),
-            )
+            leaves = groups.leaves()
+            f, spread = (np.repeat(each, groups.sizes) for each in (groups.f, groups.spread))  # (leaves,)
             scores = np.nan_to_num(visit.score(F), copy=False, nan=np.inf)
             best = np.argpartition(scores, min(TRUTH, scores.size - 1), axis=None)[:TRUTH]
             truth = self.index.score(asked, best[scores.ravel()[best] < np.inf])
@@ -288,7 +286,7 @@ class _Groups(NamedTuple):
         return expand(self.first, self.sizes)
 
     def within(self, leaves: int) -> int:
-        """How many groups, from the first on, have together at most this number of leaves; at least 1."""
+        """The number of groups, from the first on, that together have at most this many leaves; at least 1."""
         return max(1, int(np.searchsorted(np.cumsum(self.sizes), leaves, side="right")))
 
 
@@ -386,6 +384,7 @@ class _Visit:
         return expected
 
     def score(self, f: Vectors) -> Vectors:
+        """Scores for values of f, smaller is better."""
         return np.abs(f) if self.kind == "frontier" else -f
 
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:
