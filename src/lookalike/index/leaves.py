@@ -277,7 +277,7 @@ class _Groups(NamedTuple):
     f: Vectors  # approximate mean
     spread: Vectors
 
-    def pick(self, some: Ids) -> "_Groups":
+    def pick(self, some: Ids | slice) -> "_Groups":
         """Some of the groups, in this order."""
         return _Groups(self.first[some], self.sizes[some], self.rows[some], self.f[some], self.spread[some])
 
@@ -306,8 +306,7 @@ class _Visit:
         goal = ceil(share * len(self.passed.counts))
         leaves = np.flatnonzero(self.passed.counts)
         if goal < len(leaves):
-            groups = self.groups()
-            leaves = self._leaves(groups.pick(np.argsort(self._merit(groups.f, groups.spread))))
+            leaves = self._leaves(self._ranked())
         self._visit(leaves[:goal])
         while self._kth == inf and goal < len(leaves):
             self._visit(leaves[goal : goal + FIRST])
@@ -319,28 +318,21 @@ class _Visit:
         if len(leaves) * self.codes.size <= ALL:
             self._visit(leaves)
             return
-        left = self.groups()
-        left = left.pick(np.argsort(self._merit(left.f, left.spread)))
-        done, wrong = 0, 1.0
-        goal = left.within(max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))))
+        remaining, done, wrong = self._ranked(), 0, 1.0
+        goal = remaining.within(max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))))
         while goal:
-            now, left = left.pick(np.arange(goal)), left.pick(np.arange(goal, len(left.f)))
-            limit = self._kth
-            expected = float(self._expected(now).sum()) if limit < inf else 0.0
+            now, remaining = remaining.pick(slice(goal)), remaining.pick(slice(goal, None))
+            is_limited = self._kth < inf
+            expected = float(self._expected(now).sum()) if is_limited else 0.0
             found = self._visit(self._leaves(now))
             done += int(now.sizes.sum())
-            if self._kth == inf:
-                goal = min(len(left.f), left.within(done))
-                continue
-            if limit < inf:
+            if is_limited:
                 wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
-            hits = wrong * self._expected(left)
-            some = np.flatnonzero(hits > NEGLIGIBLE * missed * self.k * left.sizes / max(1, left.sizes.sum()))
-            some = some[np.argsort(-hits[some] / left.rows[some])]
-            left, hits = left.pick(some), hits[some]
-            rest = hits.sum() - np.cumsum(hits)
-            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
-            goal = min(len(hits), more, left.within(GROWTH * done))
+            if self._kth < inf:
+                remaining, goal = self._promising(remaining, missed, wrong)
+                goal = min(goal, remaining.within(GROWTH * done))
+            else:
+                goal = min(len(remaining.f), remaining.within(done))
 
     def best(self) -> tuple[Ids, Vectors]:
         """The places and byte scores of the visited rows that can be among the k best."""
@@ -353,11 +345,7 @@ class _Visit:
         codes, counts = self.codes, self.passed.counts
         starts, sizes = codes.starts[:-1], np.diff(codes.starts)
         cells = len(sizes)
-        f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
-        order = np.argsort(self.score(f))[: ceil(SLOPES[self.kind] * cells)]
-        some = codes.cells.spreads(order, self.plane)
-        spread = np.full(cells, np.median(some))
-        spread[order] = some
+        f, spread = self._rate_cells(cells)
         promising = np.argsort(self._merit(f, spread))[: max(CLOSER, ceil(CLOSER_SHARE[self.kind] * cells))]
         promising, others = np.sort(promising), np.delete(np.arange(cells), promising)
         leaves = expand(starts[promising], sizes[promising])
@@ -371,6 +359,34 @@ class _Visit:
             np.append(spread[cell] * codes.narrow[leaves], spread[others]),
         )
         return groups.pick(np.flatnonzero(groups.rows))
+
+    def _rate_cells(self, cells: int) -> tuple[Vectors, Vectors]:
+        """Approximate mean and spread of f in each cell, (cells,) each."""
+        f = self.codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
+        best = np.argsort(self.score(f))[: ceil(SLOPES[self.kind] * cells)]
+        spreads = self.codes.cells.spreads(best, self.plane)
+        spread = np.full(cells, np.median(spreads))
+        spread[best] = spreads
+        return f, spread
+
+    def _ranked(self) -> _Groups:
+        """All groups, the most promising first."""
+        groups = self.groups()
+        return groups.pick(np.argsort(self._merit(groups.f, groups.spread)))
+
+    def _promising(self, groups: _Groups, missed: float, wrong: float) -> tuple[_Groups, int]:
+        """The groups in which more than a negligible number of hits is expected, best first, and how many to visit.
+
+        After these visits, at most the share `missed` of the hits is expected in the others. Expected numbers are
+        multiplied by `wrong`.
+        """
+        hits, negligible = wrong * self._expected(groups), NEGLIGIBLE * missed * self.k
+        some = np.flatnonzero(hits > negligible * groups.sizes / max(1, groups.sizes.sum()))
+        some = some[np.argsort(-hits[some] / groups.rows[some])]
+        hits = hits[some]
+        rest = hits.sum() - np.cumsum(hits)  # expected in the groups after each
+        goal = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
+        return groups.pick(some), min(goal, len(some))
 
     def _leaves(self, groups: _Groups) -> Ids:
         """The leaves of these groups with rows that pass the filters."""
