@@ -55,8 +55,8 @@ def allocate(shapes: Shapes, path: Path | None) -> Arrays:
 def resume(shapes: Shapes, path: Path | None, key: str) -> tuple[Arrays, bool]:
     """Return the arrays of the unfinished file with this key, or else those of `allocate`; and whether there was one.
 
-    What a killed process wrote to a mapped file is still in the memory of the operating system, which writes it to the
-    disk later. A file from before the last start of the machine may be incomplete and is not used.
+    What a killed process has written to a mapped file is in the memory of the operating system, from which it is
+    written to the disk later. A file from before the last start of the machine can be incomplete, and is not used.
     """
     if path is None:
         return allocate(shapes, None), False

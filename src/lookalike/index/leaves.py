@@ -112,9 +112,8 @@ class Leaves(AcceleratedIndex[Flat]):
     ) -> Self:
         """Sort all rows, or those of another `truth`, into leaves; the result is deterministic.
 
-        With a `path`, the leaves are in this new file, as `save` would write it, and need almost no memory. If the
-        build is interrupted or killed, the next one with the same rows and path resumes; `{path}.part` records its
-        progress.
+        With a `path`, the leaves are in this new file, as `save` would write it, and hardly need memory. If this build
+        is interrupted or killed, the next one with the same rows and path resumes; `{path}.part` records how far it is.
         """
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")
