@@ -25,7 +25,7 @@ export function searchBox(text, signal) {
     autocomplete: "off",
     autocapitalize: "off",
     enterkeyhint: "search",
-    maxlength: MAX_LETTERS, // a text from the address can be longer
+    maxlength: MAX_LETTERS, // a text in the address of the page can be longer
     value: text,
   });
   const submit = (event) => {
