@@ -237,9 +237,9 @@ def marked_queries(size: str, kernel: str, seed: int, data: Path) -> list[Marked
     return queries
 
 
-def train_near(X: Vectors, random: np.random.Generator, kernel: str) -> HyperplaneQuery:
+def train_near(X: NDArray[Any], random: np.random.Generator, kernel: str) -> HyperplaneQuery:
     """The hyperplane of feedback for the vectors nearest to a random one, against random ones."""
-    centre = X[random.integers(len(X))]
+    centre = X[random.integers(len(X))].astype(np.float32)  # float16 would be slow
     far = np.concatenate([np.square(X[part] - centre).sum(1) for part in chunks(len(X), row_bytes=4 * DIM)])
     rows = [np.argpartition(far, NEAR)[:NEAR], random.choice(len(X), FAR, replace=False)]
     return Svm(kernel).fit(X[np.concatenate(rows)], np.repeat([1, -1], [NEAR, FAR]).astype(np.int8)).query_

@@ -146,14 +146,14 @@ CURVES: dict[str, CostCurve] = {
     # every row against every support vector, for four searches
     "round-flat": CostCurve("product", lambda n, d: 4 * 2 * ROUND_MARKS * d * n, 5.5, 1.8e-2),
     # the visited leaves: one byte per dimension of every row, and its position
-    "round-leaves": CostCurve("memory", lambda n, d: (d + 64) * n**0.6, 1800.0, 2e-2),
+    "round-leaves": CostCurve("memory", lambda n, d: (d + 64) * n**0.6, 100.0, 2e-2),
     # for every row, 80 candidates with 16 links: one byte per dimension, and the links
     "build-hnsw": CostCurve("memory", lambda n, d: 80 * 16 * (d + 200) * n**1.15, 0.6),
     # every row against the centres of √n lists; training rows 25 times
     "build-ivfpq": CostCurve("product", lambda n, d: 2 * d * sqrt(n) * (n + 25 * trained_rows(n)), 4.0),
     # every row against the centres of cells, training rows 10 times; then cells are split into leaves, and every row is
     # scored for 64 hyperplanes to measure recall
-    "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 5_100 * n), 5.3),
+    "build-leaves": CostCurve("product", lambda n, d: 2 * d * (_cells(n) * (n + 1280 * _cells(n)) + 5_100 * n), 1.3),
     # every row against all rows, or those of the cells around its own
     "build-neighbours": CostCurve("product", lambda n, d: 2 * d * n * _around(n), 1.4),
     # every row against the centres of cells
