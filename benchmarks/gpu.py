@@ -8,7 +8,7 @@ not end in time is skipped. Vectors are float16, from 1,000 Gaussian clusters as
 and are generated on the GPU. A hyperplane has 64 support vectors, half of them from one cluster, and goes through the
 middle of the collection. "ms" is the median of complete searches for the 50 best, including the exact scores of the
 candidates; "scan ms" is the pass over all rows on the device, and "bound ms" the time to read their bytes. Fits are
-timed on the CPU and on the device, each after one to warm up. A small run without a GPU:
+timed on the CPU and on the device, each after a first fit that is not timed. A small run without a GPU:
 --device cpu --rows 20000 --minutes 1
 """
 
@@ -41,7 +41,7 @@ FITS = (
     "dfk(k=8, max_iterations=50)",
     "pq(bits=64)",
 )
-"""Steps that are fitted, as in `lookalike fit`."""
+"""Steps whose fits are timed, as in `lookalike fit`."""
 PART = 1_000_000
 """Vectors that are generated at a time."""
 REFERENCE_ROWS = 4_000

@@ -1,4 +1,4 @@
-"""A real browser and a real server for the tests of the web page.
+"""A real browser for the tests of the web page.
 
 A `Site` opens pages of a server in Chromium and records their errors. `shoot` saves screenshots in `page-shots/`.
 """
@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 import shutil
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -48,21 +47,6 @@ LOADED = """() => {
   const waiting = [...document.images].filter((one) => !one.complete && one.checkVisibility());
   return !waiting.some((one) => seen(one.getBoundingClientRect()));
 }"""
-
-
-def serve(collection, *options):
-    """Start `lookalike serve` in another process; returns the process and the server's address."""
-    command = [sys.executable, "-m", "lookalike", "-c", str(collection), "serve", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    assert "http://" in line, line
-    return process, line.split()[-1].rstrip("/")
-
-
-def end(process):
-    process.terminate()
-    process.wait(TIMEOUT_S)
-    process.stdout.close()
 
 
 def members(address, name):

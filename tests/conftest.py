@@ -1,4 +1,5 @@
 import functools
+import math
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 from lookalike import Collection, cli
+from lookalike.collection import adding, picture_text
 from lookalike.images.demo import draw_folder
 from reading import in_other_processes, in_this_process
 
@@ -35,7 +37,10 @@ TEMPORARY_BYTES = 2 * 2**30
 
 
 def pytest_configure():
-    """Set the environment variables of the pytest-xdist workers, unless the user has set them."""
+    """Set the environment variables of the pytest-xdist workers and of other child processes."""
+    # Without cached bytecode, each of several hundred child processes compiles the package again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # By default, idle threads of OpenMP and OpenBLAS spin for a while and slow down the other worker.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # log2 of the clock cycles
@@ -58,6 +63,15 @@ def no_processes_left():
     pool = sys.modules.get("joblib.externals.loky.reusable_executor")
     if pool is not None and pool._executor is not None:
         pool._executor.shutdown(wait=True, kill_workers=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_commits_by_time():
+    """Commit only by count and size, so that an `add` gives the same segments on a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (adding, picture_text):
+            patch.setattr(module, "COMMIT_S", math.inf)
+        yield
 
 
 @pytest.fixture(scope="module")

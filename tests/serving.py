@@ -34,6 +34,11 @@ class Running:
     port: int
     folder: Path
 
+    @property
+    def address(self) -> str:
+        """The address of the page."""
+        return f"http://127.0.0.1:{self.port}"
+
     def get(self, path: str, **options: Any) -> Any:
         """Return JSON from a path of the API; the status must be 200."""
         answer = self.client.get(f"/api/v1{path}", **options)

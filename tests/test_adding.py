@@ -51,6 +51,14 @@ def test_copied_and_moved_files_are_linked_without_decoding_them(collection, fol
     assert [len(item.paths) for item in collection.items()] == [2] * N
 
 
+@pytest.mark.parametrize(("seconds", "seen"), [(-1.0, {*range(1, N + 1)}), (np.inf, {0, N})])
+def test_an_add_commits_after_some_seconds(collection, folder, monkeypatch, seconds, seen):
+    monkeypatch.setattr(adding, "COMMIT_S", seconds)
+    sizes = set()
+    collection.add(folder, recipes=COLOR, progress=lambda *_: sizes.add(len(collection)))
+    assert sizes - {0} == seen - {0}
+
+
 def test_camera_data_is_stored_and_a_refresh_adds_it_to_older_collections(collection, tmp_path, monkeypatch):
     exif = Image.Exif()
     exif[0x0110] = "Pixel 8"

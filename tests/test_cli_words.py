@@ -61,7 +61,10 @@ def test_json_has_only_the_results(call):
         (["fish.jpg"], "fish.jpg does not exist. To search for these words, give them with --words."),
         (["old/fish"], "old/fish does not exist. To search"),
         (["0f3a5c7e9b1d2f40"], "0f3a5c7e9b1d2f40 does not exist. To search"),
-        (["fish", "--not", "night.png"], "night.png does not exist. To search"),
+        (
+            ["fish", "--not", "night.png"],
+            "night.png does not exist. Give --not an existing picture, or words",
+        ),
         (["./"], "./ is a folder, not a picture. To search"),
         (["elefant"], "Similar words: elephant."),
         ([""], "Words must have 1 to 200 characters. Got ''."),

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ def halve(rows):
     return rows[:, :6] * 2
 
 
+@functools.cache
 def make(coder, finish=None):
     """Return an index of all rows and a function that creates queries for it."""
     rows = X if finish is None else finish(X)
@@ -39,7 +42,7 @@ def make(coder, finish=None):
 @given(seed=st.integers(0, 2**32), k=st.integers(1, 30), times=st.sampled_from([1, 2.5, "fast"]))
 def test_nearest_codes_are_re_ranked_by_vectors(coder, finish, seed, k, times):
     """Compare with a full sort by codes, then a sort of the shortlist by vectors; ties are ordered by id."""
-    index, ask, coder, rows = CASES[coder, finish]
+    index, ask, coder, rows = make(coder, finish)
     random = np.random.default_rng(seed)
     asked = rows[random.choice(N, 2)] + 0.1
     among = np.sort(random.choice(IDS, 500, replace=False))
@@ -57,12 +60,9 @@ def test_nearest_codes_are_re_ranked_by_vectors(coder, finish, seed, k, times):
     assert hits.scored >= 2 * min(size, len(allowed))
 
 
-CASES = {(coder, finish): make(coder, finish) for coder in (Itq, Pq) for finish in (None, halve)}
-
-
 @pytest.mark.parametrize("finish", [None, halve])
 def test_an_exact_search_compares_all_vectors_and_no_codes(finish, monkeypatch):
-    index, ask, _, rows = CASES[Itq, finish]
+    index, ask, _, rows = make(Itq, finish)
     monkeypatch.setattr(coded, "ROWS_BYTES", 10_000)  # several chunks
     flat = Flat()
     flat.add(IDS, rows)
@@ -74,7 +74,7 @@ def test_an_exact_search_compares_all_vectors_and_no_codes(finish, monkeypatch):
 
 
 def test_a_search_whose_shortlist_would_contain_everything_is_exact():
-    index, ask, _, rows = CASES[Itq, None]
+    index, ask, _, rows = make(Itq, None)
     few = np.sort(IDS[:80])
     exact = index.search(ask(rows[:2]), 100, among=few, effort="exact")
     assert index.search(ask(rows[:2]), 100, among=few).ids.tolist() == exact.ids.tolist()
@@ -93,7 +93,7 @@ def test_removed_rows_are_never_found_and_vectors_are_transformed():
 
 
 def test_recall_grows_with_the_effort(monkeypatch):
-    index, ask, _, _ = CASES[Itq, None]
+    index, ask, _, _ = make(Itq, None)
     monkeypatch.setattr(choice, "PLUS", 0)
     few, many = (choice.measure_recall(index, ask, effort) for effort in (1, 20))
     assert few < 0.9
@@ -103,7 +103,7 @@ def test_recall_grows_with_the_effort(monkeypatch):
 
 
 def test_invalid_searches_are_rejected():
-    index, ask, _, rows = CASES[Itq, None]
+    index, ask, _, rows = make(Itq, None)
     with pytest.raises(InputError, match=r"at least 1\. Got 0"):
         index.search(ask(rows[:1]), 0)
     with pytest.raises(UnknownNameError, match="effort"):

@@ -109,7 +109,7 @@ def test_workers_do_not_outlive_a_killed_writer(pictures, tmp_path):
 def test_a_second_writer_gets_the_pid_of_the_first_or_waits(pictures, tmp_path):
     where = tmp_path / "collection"
     Collection(where, create=True).close()
-    with Collection(where) as first, Collection(where) as second, Collection(where, wait_s=30) as patient:
+    with Collection(where) as first, Collection(where) as second, Collection(where, wait_s=TIMEOUT_S) as patient:
         with first._store.writer(), pytest.raises(LockedError, match=f"pid {os.getpid()}"):
             second.add(pictures, recipes=["color"])
         assert patient.add(pictures, recipes=["color"], workers=1).added == N

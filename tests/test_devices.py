@@ -16,6 +16,7 @@ from lookalike.collection import indexes
 from lookalike.collection.chain import fit_step
 from lookalike.errors import MissingError, UnknownNameError
 from lookalike.registry import create, state_of
+from waiting import TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("read_here")
 random = np.random.default_rng(0)
@@ -88,7 +89,7 @@ with Collection({str(shared("color"))!r}) as collection:
     collection.search(next(iter(collection.items())).id, k=2)
 assert "torch" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=TIMEOUT_S)
 
 
 @pytest.mark.usefixtures("on_gpu")

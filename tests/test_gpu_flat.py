@@ -12,6 +12,7 @@ from lookalike.index.flat import Flat
 from lookalike.index.queries import CentreQuery, CodedQuery, HyperplaneQuery, PointQuery, WeightedQuery
 from lookalike.kernels import KERNELS
 from lookalike.scaled_rows import SCALED, ScaledRows
+from waiting import TIMEOUT_S
 
 torch = pytest.importorskip("torch")
 from lookalike.index import gpu_flat, gpu_scores  # noqa: E402 — needs torch
@@ -252,4 +253,4 @@ index = GpuFlat("cpu")
 index.add(np.arange(3), np.eye(3))
 assert index.search(PointQuery(np.eye(3)), 1).ids[:, 0].tolist() == [0, 1, 2]
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=TIMEOUT_S)

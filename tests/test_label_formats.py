@@ -57,6 +57,14 @@ def refused(collection, file, match, error=InputError, **options):
     assert collection.label_counts() == {}
 
 
+def test_a_folder_that_cannot_be_read_is_an_error(filled, tmp_path, monkeypatch):
+    def deny(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", deny)  # the tests may run as root
+    refused(filled, tmp_path, "Cannot read labels from .*: Permission denied")
+
+
 # COCO: https://cocodataset.org/#format-data
 
 

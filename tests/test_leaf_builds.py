@@ -75,7 +75,7 @@ class Stop:
 
 
 def interrupt(path, stage, call=0, n=3_000):
-    """Interrupt a build; return the progress of it."""
+    """Interrupt a build; return its progress."""
     stop = Stop(stage, call)
     with pytest.raises(KeyboardInterrupt):
         Leaves(32).build(rows(n), stop, path)

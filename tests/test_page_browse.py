@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from browser import PHONE, axe_violations, end, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
@@ -18,7 +19,7 @@ CAMERAS = ("NIKON D90", "iPhone 12")
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("browse") / "Pictures"
     draw_folder(folder, per_kind=PER_KIND)
     for number, path in enumerate(sorted(folder.rglob("*.jpg"))):
@@ -34,9 +35,8 @@ def address(tmp_path_factory):
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
         collection.add(folder, recipes=["color"])
         collection.classes.add("house", sorted(folder.rglob("house-*.jpg"))[:3])
-    process, address = serve(folder.parent / "demo.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike") as service:
+        yield service.address
 
 
 def test_facets_filter_pictures_and_searches_and_a_chip_removes_a_filter(site):

@@ -8,15 +8,16 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from browser import axe_violations, end, needs_browser, serve, shoot, wait_until_idle
+from browser import axe_violations, needs_browser, shoot, wait_until_idle
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, read_here):
     """A collection with classes, among them one whose pictures look like those of others."""
     folder = tmp_path_factory.mktemp("charts") / "pictures"
     draw_folder(folder, per_kind=8)
@@ -27,9 +28,8 @@ def address(tmp_path_factory):
         for tier in ("same", "edited"):
             collection.duplicates(tier, workers=1)
         collection.classes.add("mixed", [result.id for result in collection.search(str(flower), k=6)[1:]])
-    process, address = serve(folder.parent / "demo.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike") as service:
+        yield service.address
 
 
 def get(address, place):

@@ -3,14 +3,15 @@
 import json
 import re
 import shutil
-import time
 import urllib.request
 
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, go, needs_browser, serve
+from browser import go, needs_browser
 from lookalike import Collection
+from serving import running
+from waiting import until
 
 pytestmark = needs_browser
 
@@ -26,9 +27,8 @@ def address(shared, pictures, tmp_path_factory):
         for kind in ("house", "night"):
             collection.classes.add(kind, [pictures / kind / f"{kind}-00{i}.jpg" for i in range(2)])
         collection.classes.predict()
-    process, address = serve(folder)
-    yield address
-    end(process)
+    with running(folder) as service:
+        yield service.address
 
 
 def ask(address, path, body=None):
@@ -168,8 +168,7 @@ def test_the_history_undoes_older_changes_and_explains_what_it_cannot_undo(site,
     job = ask(
         address, "/jobs", {"kind": "remove", "items": [ask(address, "/items?path=*fish-001.jpg")["items"][0]["id"]]}
     )
-    while ask(address, f"/jobs/{job['id']}")["state"] != "done":
-        time.sleep(0.02)
+    until(lambda: ask(address, f"/jobs/{job['id']}")["state"] == "done")
     site.allowed.append("409 (Conflict)")
     page = site.visit("classes")
     page.get_by_role("link", name="History").click()

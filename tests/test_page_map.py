@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, end, members, needs_browser, serve, shoot
+from browser import PHONE, members, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
@@ -26,7 +27,7 @@ COVER = """() => {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("map") / "pictures"
     draw_folder(folder, per_kind=PER_KIND)
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
@@ -39,9 +40,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    process, address = serve(folder.parent / "demo.lookalike", "--root", str(folder))
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike", roots=(folder,)) as service:
+        yield service.address
 
 
 def wait_until_covered(page, share):

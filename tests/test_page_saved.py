@@ -1,14 +1,17 @@
 """Saved searches on the page: save, see what is new, mark as seen, rename, delete."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from browser import PHONE, Site, axe_violations, end, go, needs_browser, serve, shoot
+from browser import PHONE, Site, axe_violations, go, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = [needs_browser, pytest.mark.usefixtures("read_here")]
 
@@ -25,9 +28,8 @@ def folder(tmp_path_factory, read_here):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    process, address = serve(folder.parent / "demo.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike") as service:
+        yield service.address
 
 
 def test_a_saved_search_shows_what_is_new_at_a_lasting_address(site, folder):
@@ -93,24 +95,25 @@ def test_a_link_to_a_search_with_an_upload_works_after_a_restart(browser, folder
     own = shutil.copytree(folder.parent / "demo.lookalike", tmp_path / "own.lookalike")
     Image.effect_mandelbrot((200, 150), (-2, -1, 1, 1), 60).convert("RGB").save(tmp_path / "new.jpg")
     link, shown = "", []
+    command = [sys.executable, "-m", "lookalike", "-c", str(own), "serve", "--port", "0"]
     for _ in range(2):
-        process, address = serve(own)
-        try:
-            site = Site(browser, address)
-            page = site.visit(link)
-            if not link:
-                with page.expect_file_chooser() as chooser:
-                    page.get_by_role("button", name="Search with a picture").click()
-                chooser.value.set_files(tmp_path / "new.jpg")
-            expect(page.locator("main h1")).to_have_text("Similar to this picture")
-            page.wait_for_function("() => document.querySelector('#tray img')?.naturalWidth")
-            link = page.evaluate("location.hash").removeprefix("#/")
-            tiles = page.locator(".grid [data-focus]")
-            expect(tiles.nth(5)).to_be_visible()
-            shown.append([tiles.nth(place).get_attribute("data-id") for place in range(6)])
-            assert not site.complaints
-            site.close()
-        finally:
-            end(process)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                site = Site(browser, process.stdout.readline().split()[-1].rstrip("/"))
+                page = site.visit(link)
+                if not link:
+                    with page.expect_file_chooser() as chooser:
+                        page.get_by_role("button", name="Search with a picture").click()
+                    chooser.value.set_files(tmp_path / "new.jpg")
+                expect(page.locator("main h1")).to_have_text("Similar to this picture")
+                page.wait_for_function("() => document.querySelector('#tray img')?.naturalWidth")
+                link = page.evaluate("location.hash").removeprefix("#/")
+                tiles = page.locator(".grid [data-focus]")
+                expect(tiles.nth(5)).to_be_visible()
+                shown.append([tiles.nth(place).get_attribute("data-id") for place in range(6)])
+                assert not site.complaints
+                site.close()
+            finally:
+                process.terminate()
     assert "with=up" in link  # an upload, not a picture of the collection
     assert shown[0] == shown[1]

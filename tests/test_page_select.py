@@ -7,9 +7,10 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 
-from browser import PHONE, axe_violations, end, go, members, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, go, members, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
@@ -17,15 +18,14 @@ PER_KIND = 6
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("select") / "pictures"
     draw_folder(folder, per_kind=PER_KIND)
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
         collection.add(folder, recipes=["color"])
         collection.classes.add("house", [folder / "house" / f"house-00{i}.jpg" for i in range(3)])
-    process, address = serve(folder.parent / "demo.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike") as service:
+        yield service.address
 
 
 def cell(page, index):

@@ -2,27 +2,29 @@
 
 import json
 import re
+import shutil
 import urllib.request
 
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, go, needs_browser, serve, shoot
+from browser import Site, go, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from lookalike.types import parse_id
+from serving import running
 
 pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("page-session") / "pictures"
     draw_folder(folder, per_kind=8)
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
         collection.add(folder, recipes=["color"])
-    process, address = serve(folder.parent / "demo.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike") as service:
+        yield service.address
 
 
 SLOW = """() => {
@@ -49,6 +51,24 @@ def start_session(address, **body):
 def examples(page, side):
     """The positive ("with") or negative ("without") examples in the address."""
     return re.findall(rf"[?&]{side}=(\w+)", page.evaluate("location.hash"))
+
+
+def test_a_session_whose_only_example_was_removed_has_no_empty_tiles(browser, shared, tmp_path):
+    with running(shutil.copytree(shared("color"), tmp_path / "own.lookalike")) as service:
+        item = first(service.address, "fish")
+        session = start_session(service.address, examples=[{"id": item}])
+        service.collection.remove(parse_id(item))
+        site = Site(browser, service.address)
+        page = site.visit("sessions")
+        page.wait_for_function(
+            "() => performance.getEntriesByType('resource').some(({name}) => /thumbnail/.test(name))"
+        )
+        expect(page.locator(".card-thumbnails img")).to_have_count(0)
+        page = site.visit(f"session/{session}")
+        expect(page.locator(".asking .empty:visible")).to_contain_text("Start a new session with other examples.")
+        expect(page.locator(".judge .pic")).to_have_count(0)
+        expect(page.locator(".note.problem")).to_contain_text("no positive example in the collection")
+        site.close()
 
 
 def test_plus_and_minus_mark_pictures_and_keep_the_view_the_scroll_position_and_the_focus(site):

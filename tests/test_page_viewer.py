@@ -7,9 +7,10 @@ import pytest
 from PIL import Image, ImageOps
 from playwright.sync_api import expect
 
-from browser import PHONE, axe_violations, end, needs_browser, serve, shoot
+from browser import PHONE, axe_violations, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
@@ -34,14 +35,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(folder):
+def address(folder, read_here):
     with Collection(folder.parent / "demo.lookalike", create=True) as collection:
         collection.add(folder, recipes=["color"])
         for tier in ("same", "edited"):
             collection.duplicates(tier)
-    process, address = serve(folder.parent / "demo.lookalike", "--root", str(folder))
-    yield address
-    end(process)
+    with running(folder.parent / "demo.lookalike", roots=(folder,)) as service:
+        yield service.address
 
 
 def test_duplicates_open_at_the_first_type_that_has_groups(site):

@@ -3,15 +3,16 @@
 import pytest
 from playwright.sync_api import expect
 
-from browser import end, go, needs_browser, serve, shoot
+from browser import go, needs_browser, shoot
 from lookalike import Collection
 from lookalike.images.demo import draw_folder
+from serving import running
 
 pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address(tmp_path_factory, read_here):
     folder = tmp_path_factory.mktemp("where") / "pictures"
     draw_folder(folder, per_kind=2)
     (folder / "broken.jpg").touch()
@@ -19,9 +20,8 @@ def address(tmp_path_factory):
         (folder / name).touch()
     with Collection(folder.parent / "where.lookalike", create=True) as collection:
         collection.add(folder, recipes=["color"])
-    process, address = serve(folder.parent / "where.lookalike")
-    yield address
-    end(process)
+    with running(folder.parent / "where.lookalike") as service:
+        yield service.address
 
 
 def test_files_that_are_not_indexed_are_counted_and_listed(site):

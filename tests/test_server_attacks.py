@@ -304,7 +304,7 @@ def test_only_a_valid_bearer_token_replaces_the_header_of_the_page(shelf, tmp_pa
 
 
 def test_too_many_requests_are_slowed_down(shelf):
-    with running(shelf, rates=Rates(work=(0.1, 3), read=(0.1, 20))) as service:
+    with running(shelf, rates=Rates(work=(0.001, 3), read=(0.001, 20))) as service:
         item = service.get("/items")["items"][0]["id"]
         body = {"examples": [{"id": item}], "k": 1}
         started = time.monotonic()
@@ -312,7 +312,7 @@ def test_too_many_requests_are_slowed_down(shelf):
         waited_s = time.monotonic() - started  # the bucket refills meanwhile
         assert [answer.status_code for answer in seen] == [200] * 3 + [429] * 2
         assert "Try again in" in error(seen[-1], 429, "too-many")
-        assert math.ceil(10 - waited_s) <= int(seen[-1].headers["retry-after"]) <= 10
+        assert math.ceil(1_000 - waited_s) <= int(seen[-1].headers["retry-after"]) <= 1_000
         assert service.client.get("/healthz").status_code == 200
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import zipfile
 from collections import Counter
 from pathlib import Path, PurePath
@@ -12,7 +13,7 @@ from lookalike import Collection
 from lookalike.collection import format_id
 from lookalike.images.demo import draw_folder
 from lookalike.server.selections import MISSING, Selections, zip_parts
-from lookalike.text import safe_names
+from lookalike.text import RENAMED, safe_names
 from serving import WRITE, add_token, copy_shelf, error, running
 from waiting import until
 
@@ -68,6 +69,17 @@ def test_a_split_has_a_selection_for_each_part_whose_zip_has_class_folders(servi
         assert Counter(folder for folder, _, _ in files) == Counter(part["classes"]) == Counter(counts)
     answer = service.client.post("/api/v1/split", json={"shares": [0, 0, 1]}, headers=WRITE)
     assert "shares must be three numbers" in error(answer, 422, "input")
+
+
+def test_a_zip_with_class_folders_has_the_labels_that_cannot_be_names_of_folders(shelf, tmp_path):
+    with running(copy_shelf(shelf, tmp_path)) as service:
+        items = service.get("/items?label=beach")["items"]
+        service.post("/classes/rename", {"name": "beach", "to": "sea/side"})
+        selection = choose(service, *[item["id"] for item in items])["selection"]
+        archive = download(service, selection, folders=True)
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"sea_side", RENAMED}
+        assert json.loads(archive.read(RENAMED)) == {"sea_side": "sea/side"}
+        assert RENAMED not in download(service, selection).namelist()
 
 
 def test_users_who_do_not_manage_see_no_absolute_paths(shelf, tmp_path):
@@ -143,7 +155,7 @@ def test_a_zip_holds_one_file_at_a_time():
         held.append(place)
         return bytes(1_000)
 
-    parts = zip_parts([f"{i}.jpg" for i in range(50)], [None] * 50, load)
+    parts = zip_parts([f"{i}.jpg" for i in range(50)], [None] * 50, load, {})
     assert sum(map(len, next(parts))) < 1_200
     assert held == [0]
     assert sum(sum(map(len, part)) for part in parts) > 49_000

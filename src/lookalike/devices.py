@@ -36,7 +36,7 @@ def find_gpu(device: str = "auto") -> str | None:
 
 
 def to_device(X: Vectors, gpu: str | None) -> Array:
-    """Return X as a tensor on this GPU of `find_gpu`; unchanged for the CPU."""
+    """Return X as a tensor on a GPU that `find_gpu` returned; unchanged without one."""
     if gpu is None:
         return X
     import torch

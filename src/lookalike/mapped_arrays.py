@@ -1,8 +1,8 @@
 """Named arrays in one file that is mapped into memory: the operating system reads only the parts that are used.
 
-`allocate` creates the file and returns its arrays, to be filled; `resume` returns those that a killed process has left.
-`seal` writes the header last, so that a file that is not complete cannot be opened. `open_arrays` maps a file, without
-reading the arrays. `MappedRows` reads scattered rows of any mapped array without the parts between them.
+`allocate` creates the file and returns its arrays, to be filled; `resume` returns those of an unfinished file. `seal`
+writes the header last, so that a file that is not complete cannot be opened. `open_arrays` maps a file, without reading
+the arrays. `MappedRows` reads scattered rows of any mapped array without the parts between them.
 """
 
 import json
@@ -54,7 +54,7 @@ def allocate(shapes: Shapes, path: Path | None) -> Arrays:
 
 
 def resume(shapes: Shapes, path: Path | None, key: str) -> tuple[Arrays, bool]:
-    """Like `allocate`, but return the arrays of an unfinished file that has the same key, and whether there is one.
+    """Return the arrays of the unfinished file with this key, or else those of `allocate`; and whether there was one.
 
     What a killed process has written to a mapped file is in the memory of the operating system, from which it is
     written to the disk later. A file from before the last start of the machine can be incomplete, and so can a copy of
@@ -111,7 +111,7 @@ def is_mapped(X: Any) -> bool:
 
 
 class MappedRows(NamedTuple):
-    """The place of an array of rows (m, d) in a memory map."""
+    """Where an array of rows (m, d) is in a memory map."""
 
     file: mmap.mmap
     start: int  # the place of the first row, in bytes
@@ -119,7 +119,7 @@ class MappedRows(NamedTuple):
 
     @classmethod
     def of(cls, X: NDArray[Any]) -> Self | None:
-        """The place of this array; None if it is not mapped."""
+        """Where this array is; None if it is not mapped, or not contiguous."""
         file = _map_of(X)
         if file is None or not X.flags.c_contiguous:
             return None
@@ -129,7 +129,7 @@ class MappedRows(NamedTuple):
     def prefetch(self, rows: NDArray[np.int64]) -> None:
         """Start to read rows with these numbers (m,) from the disk, unless they are close together.
 
-        Otherwise, each first use of a page would read the megabytes around it, one after the other.
+        Without this, the first use of each page would read the megabytes around it, one page after the other.
         """
         if len(rows) > 1 and int(np.ptp(rows)) * self.row_bytes <= len(rows) * CLOSE_BYTES:
             return

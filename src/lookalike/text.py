@@ -1,5 +1,6 @@
 """Formatting of paths, counts, sizes and durations, parsing of counts, sizes and durations, and the words of a text."""
 
+import json
 import math
 import os
 import re
@@ -126,6 +127,20 @@ def safe_folders(names: Iterable[str]) -> dict[str, str]:
     names = list(names)
     ended = [re.sub(r"^\.", "_", name) + "." for name in names]  # the last dot is removed; other dots start no suffix
     return dict(zip(names, safe_names(ended), strict=True))
+
+
+RENAMED = "lookalike_labels.json"
+"""The file next to class folders with the labels that cannot be names of folders, by the names used instead."""
+
+
+def renamed_labels(folders: dict[str, str]) -> str:
+    """Return the text of the file RENAMED for the folders of labels; an empty string if all have the label's name.
+
+    >>> renamed_labels({"a/b": "a_b", "dog": "dog"})
+    '{\\n "a_b": "a/b"\\n}\\n'
+    """
+    renamed = {folder: label for label, folder in folders.items() if folder != label}
+    return json.dumps(renamed, ensure_ascii=False, indent=1) + "\n" if renamed else ""
 
 
 def human_bytes(count: float) -> str:

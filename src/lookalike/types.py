@@ -217,7 +217,7 @@ class LearnedFeature(Feature, Protocol):
     ) -> Self:
         """Learn from a stream of prepared pictures, holding at most `max_bytes`; the order affects the result.
 
-        `gpu` is a GPU that the fit may use, as PyTorch names it.
+        `gpu` is the GPU that the fit can use, as PyTorch names it; None for the CPU.
         """
         ...
 

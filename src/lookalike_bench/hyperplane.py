@@ -178,7 +178,7 @@ def world(size: str, seed: int, data: Path) -> World:
 
 
 def empty_rows(n: int) -> NDArray[Any]:
-    """An array for n vectors, (n, 128): float32, or float16 in a file if they are many."""
+    """An array for n vectors, (n, 128): float32 in memory, or float16 in a file if there are more than `LARGE`."""
     if n <= LARGE:
         return np.empty((n, DIM), np.float32)
     with tempfile.TemporaryFile(prefix="lookalike-bench-") as file:  # deleted when the map is closed
@@ -186,7 +186,7 @@ def empty_rows(n: int) -> NDArray[Any]:
 
 
 def read_sift(data: Path, seed: int, X: NDArray[Any]) -> None:
-    """Fill X (n, 128) with the rootSIFT of photos, in random order; on a dense grid if they are many."""
+    """Fill X (n, 128) with rootSIFT of photos, in random order; on a dense grid if n is larger than `LARGE`."""
     n = len(X)
     sift = cv2.SIFT_create(contrastThreshold=CONTRAST)  # type: ignore[attr-defined]
     parts: list[NDArray[np.uint8]] = []
@@ -270,7 +270,7 @@ def _built(row: str, made: World, progress: Progress) -> World:
 
 
 def build(leaves: Leaves, X: NDArray[Any], progress: Progress) -> None:
-    """Build leaves over vectors: in a file if they are in one."""
+    """Build leaves over vectors X: in a file if X is in one."""
     flat = Flat()
     flat.add(np.arange(len(X)), X)
     with tempfile.TemporaryDirectory(prefix="lookalike-bench-") as folder:  # a mapped file stays until it is closed

@@ -241,19 +241,21 @@ def read_examples(
 
     The words among the positive arguments are one text, so quotes are optional: `search dog on grass`.
     """
-    images, given_words = _split_words(collection, given or [])
+    images, given_words = _split_words(collection, given or [], "To search for these words, give them with --words.")
     texts = [" ".join(given_words)] if given_words else []
-    not_images, not_texts = _split_words(collection, negatives or [])
+    not_images, not_texts = _split_words(
+        collection, negatives or [], "Give --not an existing picture, or words that do not look like a path."
+    )
     part = None if box is None else parse_box(box)
     if part is not None and len(images) != 1:
         raise InputError(f"--box selects a part of one picture. Got {len(images)} pictures: give one.")
     return Examples(images, [*texts, *(words or [])], not_images, not_texts, part)
 
 
-def _split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_words(collection: "lookalike.Collection", given: Sequence[str], advice: str) -> tuple[list[str], list[str]]:
     """Divide arguments into pictures (files, paths in the collection, ids) and words.
 
-    Raises InputError for an argument that looks like a picture but does not exist.
+    Raises InputError, which ends with `advice`, for an argument that looks like a picture but does not exist.
     """
     pictures: list[str] = []
     words: list[str] = []
@@ -262,7 +264,7 @@ def _split_words(collection: "lookalike.Collection", given: Sequence[str]) -> tu
             pictures.append(text)
         elif "/" in text or types.parse_id(text) is not None or os.path.splitext(text)[1].lower() in library.SUFFIXES:
             reason = "is a folder, not a picture" if os.path.isdir(os.path.expanduser(text)) else "does not exist"
-            raise InputError(f"{text} {reason}. To search for these words, give them with --words.")
+            raise InputError(f"{text} {reason}. {advice}")
         else:
             words.append(text)
     return pictures, words

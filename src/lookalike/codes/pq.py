@@ -1,8 +1,8 @@
 """Product quantisation: each part of a row is replaced by the index of the nearest of 256 centroids, one byte.
 
 `query` compares codes with an unquantised vector (asymmetric distance). Jégou, Douze & Schmid, "Product
-quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. The centroids of torch rows are computed on their
-device; faiss computes the codes, on the CPU.
+quantization for nearest neighbor search", IEEE TPAMI 2011, Eq. 13. Centroids of torch rows are computed on the device
+of the rows, and codes by faiss on the CPU.
 """
 
 from typing import Any, Self
@@ -62,8 +62,11 @@ class Pq(BaseEstimator):
         X = check_matrix(self, X, reset=True, min_rows=2)
         check_values(X)
         (n, d), most = X.shape, VALUES * ROWS_PER_CENTRE
-        random = np.random.default_rng(self.random_state)
-        rows = X[np.sort(random.choice(n, most, replace=False)) if n > most else np.arange(max(n, VALUES)) % n]
+        if n > most:
+            chosen = np.sort(np.random.default_rng(self.random_state).choice(n, most, replace=False))
+        else:
+            chosen = np.arange(max(n, VALUES)) % n
+        rows = X[chosen]
         width = -(-d // parts)
         self.centroids_ = np.zeros((parts, VALUES, width), np.float32)
         for part, start in enumerate(range(0, d, width)):

@@ -44,7 +44,10 @@ def find_format(source: Path, format: str | None = None) -> str:
     if source.is_dir():
         if (source / "samples.json").is_file():
             return "fiftyone"
-        folders = [source, *(folder for folder in source.iterdir() if folder.name.lower() in readers.SPLITS)]
+        try:
+            folders = [source, *(folder for folder in source.iterdir() if folder.name.lower() in readers.SPLITS)]
+        except OSError as error:
+            raise InputError(f"Cannot read labels from {source}: {error.strerror}.") from None
         found = any((folder / name).is_file() for folder in folders for name in readers.METADATA)
         return "huggingface" if found else "imagefolder"
     if not source.is_file():

@@ -19,6 +19,7 @@ from lookalike.collection.tables import need, parquet_errors
 from lookalike.errors import InputError
 from lookalike.images.decoding import identify
 from lookalike.images.sources import SEPARATOR, SUFFIXES
+from lookalike.text import RENAMED
 from lookalike.types import format_id, parse_id
 
 T = TypeVar("T")
@@ -28,9 +29,6 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
 """Folders of the parts of a dataset, which are not classes."""
-
-RENAMED = "lookalike_labels.json"
-"""The file next to class folders with the labels that cannot be names of folders, by the names used instead."""
 
 LABEL_KEYS = ("label", "labels", "class", "class_name", "cls", "category")
 """Names of the column or key with the label, in the order in which they are looked for."""

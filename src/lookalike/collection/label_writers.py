@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from lookalike.atomic_files import atomic_write
-from lookalike.collection.label_readers import RENAMED, classes_file
+from lookalike.collection.label_readers import classes_file
 from lookalike.collection.picture_files import check_new_folder, write_pictures
 from lookalike.collection.resolve import ITEMS_BATCH, items_in, read_item
 from lookalike.collection.tables import valid_unicode
@@ -21,7 +21,7 @@ from lookalike.errors import ImageError, InputError
 from lookalike.store.classes import StoredPrediction
 from lookalike.store.directory import Store
 from lookalike.store.items import Item
-from lookalike.text import safe_folders
+from lookalike.text import RENAMED, renamed_labels, safe_folders
 from lookalike.types import Progress, format_id
 
 OnSkip: TypeAlias = Callable[[str, str], None]
@@ -114,8 +114,8 @@ def write_folders(target: Target) -> int:
     folders = safe_folders(names)
     files = [(row, target.path / folders[label] / row.file) for row in rows for label in row.labels]
     written = _write_files(target, files)
-    if renamed := {folder: name for name, folder in folders.items() if folder != name}:
-        _write_lines(target.path / RENAMED, [json.dumps(renamed, ensure_ascii=False, indent=1) + "\n"])
+    if renamed := renamed_labels(folders):
+        _write_lines(target.path / RENAMED, [renamed])
     return len({row.item.id for row in written})
 
 

@@ -22,7 +22,7 @@ from lookalike.errors import InputError, UnknownNameError
 from lookalike.images.sources import absolute
 from lookalike.store.directory import Store
 from lookalike.store.items import Filter
-from lookalike.text import many, safe_folders
+from lookalike.text import RENAMED, many, renamed_labels, safe_folders
 from lookalike.types import Progress, format_id
 
 Part: TypeAlias = Literal["train", "validation", "test"]
@@ -106,7 +106,10 @@ def write_split(
         export.write_lines(target / "split.csv", export.part_lines(store, parts, split.labels))
     if "folders" not in layouts:
         return {}
-    return write_pictures(store, _files(store, split, target), link=not copy, progress=progress)
+    folders = safe_folders(split.classes)
+    if renamed := renamed_labels(folders):
+        export.write_lines(target / RENAMED, [renamed])
+    return write_pictures(store, _files(store, split, folders, target), link=not copy, progress=progress)
 
 
 def _limits(shares: Sequence[float]) -> list[float]:
@@ -175,9 +178,8 @@ def _warnings(classes: dict[str, dict[Part, int]], labels: dict[int, list[str]],
     return found
 
 
-def _files(store: Store, split: Split, target: Path) -> list[tuple[int, Path]]:
+def _files(store: Store, split: Split, folders: dict[str, str], target: Path) -> list[tuple[int, Path]]:
     """Each picture with its path: part/class/id.suffix. A picture with several labels is in several folders."""
-    folders = safe_folders(split.classes)
     files = []
     for part, ids in split.parts.items():
         for item in items_in(store, ids):

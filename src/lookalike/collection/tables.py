@@ -132,8 +132,8 @@ def _columns(pa: Any) -> list[tuple[Any, Callable[[Item, list[str], Any], Any] |
         (pa.field("height", pa.int32()), lambda item, _, __: item.height),
         (pa.field("format", text), lambda item, _, __: item.format),
         (pa.field("bytes", pa.int64()), lambda item, _, __: item.bytes),
-        (pa.field("taken_at", time), lambda item, _, __: _date(item.taken_at)),
-        (pa.field("added_at", time), lambda item, _, __: _date(item.added_at)),
+        (pa.field("taken_at", time), lambda item, _, __: _datetime(item.taken_at)),
+        (pa.field("added_at", time), lambda item, _, __: _datetime(item.added_at)),
         (pa.field("labels", pa.list_(text)), lambda _, labels, __: [valid_unicode(label) for label in labels]),
         (pa.field("predicted", text), lambda _, __, guess: None if guess is None else valid_unicode(guess.label)),
         (pa.field("probability", pa.float64()), lambda _, __, guess: None if guess is None else guess.probability),
@@ -163,7 +163,7 @@ def _vectors(pa: Any, space: Space) -> tuple[Callable[[Ids], Any], Any]:
     return column, field
 
 
-def _date(seconds: float | None) -> datetime | None:
+def _datetime(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 

@@ -138,7 +138,7 @@ class Vocabulary(Aggregate, LearnedFeature):
 
     @abstractmethod
     def _fit(self, samples: list[Array], progress: Progress) -> None:
-        """Learn from the sampled patches of each channel, (n, dim of the local descriptor) each, maybe on a GPU."""
+        """Learn from the sampled patches of each channel, (n, dim of the local descriptor) each, possibly on a GPU."""
 
     def fit(
         self,
@@ -291,7 +291,7 @@ def cut_box(patches: Patches, box: Box, height: int, width: int) -> Patches:
 
 
 def project(X: Array, center: Vectors, components: Vectors) -> Array:
-    """Project rows X (m, d), minus a center (d,), onto components (D, d); return (m, D) float32 of the type of X."""
+    """Project rows X (m, d), minus a center (d,), onto components (D, d); return (m, D) float32, on the device of X."""
     xp, center, components = namespace(X), like(X, center), like(X, components)
     out = xp.empty((len(X), len(components)), dtype=xp.float32, device=array_api_compat.device(X))
     for part in chunks(len(X), 8 * sum(components.shape)):

@@ -45,8 +45,8 @@ def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS
     """Return k centres (k, d) float32 of rows X (n, d), n ≥ k, and the mean squared distance to them, both on the CPU.
 
     NumPy rows are clustered by faiss: the same rows, seed and number of threads give the same bytes. Other rows are
-    clustered on their device, from the same start. Lloyd, "Least squares quantization in PCM", IEEE
-    Trans. Information Theory 1982.
+    clustered on their device, from the same start. Lloyd, "Least squares quantization in PCM", IEEE Trans. Information
+    Theory 1982.
 
     >>> centres, distance = kmeans(np.array([[0.0], [2.0], [10.0], [12.0]]), 2)
     >>> sorted(centres.ravel().tolist()), distance
@@ -78,7 +78,7 @@ def kmeans(X: Array, k: int, random_state: int = 0, iterations: int = ITERATIONS
 
 
 def _lloyd(X: Array, k: int, seed: int, iterations: int) -> tuple[Vectors, float]:
-    """Return the centres and the mean squared distance of `kmeans`, computed on the device of rows X (n, d)."""
+    """Compute the result of `kmeans` for rows X (n, d) on their device."""
     xp, n = namespace(X), X.shape[0]
     rows = xp.astype(X, xp.float32)
     mean = xp.mean(rows, axis=0)

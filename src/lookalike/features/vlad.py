@@ -91,13 +91,13 @@ class Vlad(Vocabulary):
             center, components, _ = map(to_numpy, principal(rows, D))
             pca, rows = (center, components), project(rows, center, components)
         words, _ = kmeans(rows, self.k, self.random_state)
-        xp, there = namespace(rows), like(rows, words)
+        xp, on_device = namespace(rows), like(rows, words)
         parts = chunks(len(rows), 4 * self.k, held_bytes(rows))
-        nearest = np.concatenate([_nearest(rows[part], there) for part in parts])
+        nearest = np.concatenate([_nearest(rows[part], on_device) for part in parts])
         rotations = np.empty((self.k, D, D), np.float32)
         for word in range(self.k):
             progress("fitting the vocabulary", word, self.k)
-            residuals = rows[nearest == word] - there[word]
+            residuals = rows[nearest == word] - on_device[word]
             few = max(0, D + 1 - len(residuals))  # too few for D axes: pad with zeros
             padded = xp.concat([residuals, like(rows, np.zeros((few, D), np.float32))])
             rotations[word] = to_numpy(principal(padded, D)[1])

@@ -28,7 +28,7 @@ highest-scoring items: the user and the learner need matches, and the other ques
 On the same classes and mnist, a larger share ranks broad targets worse, and a smaller one finds fewer of a small
 class."""
 SCORED_SHARE, LEAST_SCORED, MOST_SCORED = 0.02, 20_000, 200_000
-"""Share of the items that `quick_effort` scores, and the limits of their number."""
+"""Share of the items that a search with `approximate_effort` scores, and the limits of their number."""
 SHARE, LEAST = 0.01, 100
 """Share of the collection that "sample" scores, and the minimum number of items."""
 
@@ -72,19 +72,19 @@ def draw(ids: Ids, exclude: Ids, m: int, random: np.random.Generator) -> Ids:
     return random.permutation(without(ids, exclude))[:m]
 
 
-def quick_effort(n: int) -> float:
-    """The effort of a search among n items that can miss some results.
+def approximate_effort(n: int) -> float:
+    """The effort of a search among n items that may miss some of the results.
 
-    >>> quick_effort(10_000), quick_effort(5_000_000), quick_effort(100_000_000)
-    (1.0, 0.02, 0.002)
+    >>> [approximate_effort(n) for n in (10_000, 5_000_000, 100_000_000)]
+    [1.0, 0.02, 0.002]
     """
     return min(1.0, min(max(SCORED_SHARE * n, LEAST_SCORED), MOST_SCORED) / max(1, n))
 
 
 def frontier(candidates: Candidates, learner: Learner, w: int) -> Ids:
     """The most ambiguous items, made dissimilar by MAO."""
-    # Slightly less ambiguous items are equally good questions.
-    pool = candidates.search(learner.unsure(), POOL * w, default_effort=quick_effort(len(candidates.ids)))
+    effort = approximate_effort(len(candidates.ids))  # slightly less ambiguous items are equally good questions
+    pool = candidates.search(learner.unsure(), POOL * w, default_effort=effort)
     return pool[diverse(candidates.index.vectors(pool), w, learner.kernel, learner.gamma_)]
 
 

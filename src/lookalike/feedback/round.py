@@ -16,7 +16,7 @@ from lookalike.arrays import check_rows, to_numpy
 from lookalike.errors import InputError, NoDirectionError
 from lookalike.feedback.estimate import Estimate, Unmarked, estimate_total
 from lookalike.feedback.learners import Learner, Ranking, Reals, Signs, Svm
-from lookalike.feedback.questions import Candidates, choose_questions, draw, quick_effort
+from lookalike.feedback.questions import Candidates, approximate_effort, choose_questions, draw
 from lookalike.index.ids import sort_ids
 from lookalike.index.queries import PointQuery, WeightedQuery
 from lookalike.limits import check_count
@@ -204,8 +204,8 @@ def _train(learner: Learner, X: Vectors, y: Signs, weights: Reals) -> Ranking | 
 def _sample_unmarked(query: Query, candidates: Candidates, marked: Ids, random: np.random.Generator) -> Unmarked:
     """The ranked items without a mark: the highest-scoring ones, and a random sample of the others."""
     index, ids = candidates.index, candidates.ids
-    # An item that the search misses counts as one of the others: the estimate is only slightly less precise.
-    effort = "exact" if candidates.effort == "exact" else quick_effort(len(ids))
+    # Items that the search misses count as others, which makes the estimate only slightly less precise.
+    effort = "exact" if candidates.effort == "exact" else approximate_effort(len(ids))
     hits = index.search(query, min(HEAD, len(ids)), among=candidates.among, exclude=marked, effort=effort)
     head = hits.ids[0][hits.ids[0] >= 0]
     known = np.union1d(head, marked)

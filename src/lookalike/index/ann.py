@@ -528,8 +528,8 @@ def _distances(points: Vectors, which: Which, X: Rows, rows: Ids) -> Vectors:
     """Squared distances in float32, (m,), of row `rows[i]` of X to point `which[i]`."""
     found, at = np.empty(len(rows), np.float32), faiss.swig_ptr
     if len(points) == 1:  # in this thread: on a busy machine, waiting for others takes longer than the work
-        near = X.take(rows, axis=0).astype(np.float32, copy=False)
-        faiss.fvec_L2sqr_ny(at(found), at(points), at(near), near.shape[1], len(near))
+        shortlist = X.take(rows, axis=0).astype(np.float32, copy=False)
+        faiss.fvec_L2sqr_ny(at(found), at(points), at(shortlist), shortlist.shape[1], len(shortlist))
         return found
     if isinstance(X, ScaledRows) or X.dtype != np.float32:
         X, rows = X.take(rows, axis=0).astype(np.float32, copy=False), np.arange(len(rows))

@@ -55,6 +55,6 @@ def measure_recall(index: Any, ask: Callable[[Vectors], Query], effort: float | 
     found = index.search(query, k + 1, effort=effort)
     kth = exact.scores[:, -1:]  # (q, 1)
     near = found.scores <= kth + TIE * np.abs(kth)  # (q, k + 1)
-    near |= (found.ids[:, :, None] == exact.ids[:, None, :]).any(axis=2)  # whatever the rounding of small scores
+    near |= (found.ids[:, :, None] == exact.ids[:, None, :]).any(axis=2)  # even if rounding changes small scores
     near &= found.ids != ids[:, None]  # the row itself does not count
     return float(np.mean(np.minimum(np.count_nonzero(near, axis=1), k) / k))

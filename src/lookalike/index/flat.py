@@ -121,7 +121,7 @@ class Flat(ExactIndex):
     def gather(self, rows: Ids) -> Vectors:
         """The rows with these row numbers, (m, d) float32, in the given order."""
         parts = list(self.find(rows))
-        for block, local, _ in parts:  # all before the first is used, so that the disk reads them together
+        for block, local, _ in parts:  # before the first is used, so that the disk reads all of them together
             if block.mapped is not None:
                 block.mapped.prefetch(local)
         return self._joined(parts, len(rows))
@@ -141,14 +141,15 @@ class Flat(ExactIndex):
                 begin = end
 
     def score_rows(self, query: PointQuery, which: Which, rows: Ids) -> Vectors:
-        """The exact score of each row for query `which[i]`, (m,), for rows that a scan has just read."""
-        parts = list(chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20))
-        found = (self._joined(self.find(rows[part]), len(rows[part])) for part in parts)
-        scores = [query.score_pairs(X, which[part]) for X, part in zip(found, parts, strict=True)]
+        """The exact score of each row for query `which[i]`, (m,). No prefetching: a scan has just read the rows."""
+        scores = []
+        for part in chunks(len(rows), row_bytes=8 * query.dim, max_bytes=2**20):
+            X = self._joined(self.find(rows[part]), len(rows[part]))
+            scores.append(query.score_pairs(X, which[part]))
         return np.concatenate(scores or [np.empty(0, np.float32)])
 
     def _joined(self, parts: Iterable[tuple[Block, Ids, Any]], m: int) -> Vectors:
-        """The m rows that `find` has found, (m, d) float32."""
+        """The m rows of these parts, which `find` yielded, (m, d) float32."""
         X = np.empty((m, self.dim or 0), np.float32)
         for block, local, places in parts:
             X[places] = block.X.take(local, axis=0)

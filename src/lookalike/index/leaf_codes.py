@@ -7,7 +7,7 @@ cluster, and a search had to visit five times more leaves.
 The codes of a leaf are 8 KB of consecutive bytes (64 rows of 128 dimensions). They can stay in a file that is mapped
 into memory, from which a search reads the leaves that it visits. Rows are written directly to a place of their cell,
 and each cell is then sorted in place, so that a build hardly needs memory besides the arrays, which can be in a file.
-`Build` records how far a build into a file has come, so that it can resume after its process was killed.
+`Build` records how far a build into a file is, so that it can resume after its process was killed.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,17 +73,17 @@ fewer, a file larger than the memory would be written many times."""
 CELLS_AT_ONCE = 64
 """Cells that are sorted into leaves between two reports of progress."""
 
-
 CENTRES, ASSIGNED, WRITTEN, STARTED, SORTED, MEASURED = range(6)
-"""What `Build` counts: 1 if there are centres, rows, rows, cells, cells, and numbers of the calibration."""
+"""Places in `Build.done`: whether the centres of the cells are known, the number of rows with a cell, of rows written
+to their cells, of cells whose sorting has started, of sorted cells, and of recorded numbers of the calibration."""
 
 
 class Build:
-    """How far a build has come. If it is in a file, this is stored next to it, and a later build resumes.
+    """The progress of a build. For a build into a file, it is stored in `{path}.part`, so that a later build resumes.
 
-    A count is written after what it counts, so a process can be killed at any time. The files are reused for the same
-    rows only, which are compared by a digest of all ids and vectors. At the end of a `with` block, the file of this
-    class is removed if the leaves are complete or if the files are damaged.
+    A count is written after what it counts, so that the process can be killed at any time. The files are reused only
+    for the same rows, which are compared by a digest of all ids and vectors. The end of a `with` block removes
+    `{path}.part` if the leaves are complete or if a file is damaged.
     """
 
     def __init__(self, truth: Flat, size: int, path: Path | None, progress: Progress):
@@ -92,7 +92,7 @@ class Build:
         self.size, self.path, self.progress = size, path, progress
         self._part = None if path is None else path.with_name(f"{path.name}.part")
         self._key = "" if path is None else self._digest(truth)
-        self._recalled = 0
+        self._used = 0
         shapes = {
             "done": ("<i8", (6,)),
             "centres": ("<f4", (k, d + -d % GROUP)),
@@ -120,14 +120,14 @@ class Build:
             ) from error
 
     def allocate(self, shapes: mapped_arrays.Shapes) -> mapped_arrays.Arrays:
-        """The arrays of the leaves, possibly partly filled."""
+        """The arrays of the leaves: zeros, or partly filled by an earlier build."""
         arrays, resumed = mapped_arrays.resume(shapes, self.path, self._key)
         if not resumed:
             self.done[WRITTEN:] = 0
         return arrays
 
     def parts(self, count: int, title: str, n: int, row_bytes: int, max_bytes: int) -> Iterator[slice]:
-        """Yield the parts of n rows that are not done; report and count them."""
+        """Yield the parts of n rows that are not done; report each before it, and count it after."""
         for part in chunks(n, row_bytes, max_bytes):
             if part.start >= self.done[count]:
                 self.progress(title, part.start, n)
@@ -136,11 +136,11 @@ class Build:
 
     def once(self, n: int, compute: Callable[[], NDArray[Any]]) -> NDArray[np.float64]:
         """Compute the next n numbers of the calibration, unless they are recorded."""
-        start, stop = self._recalled, self._recalled + n
+        start, stop = self._used, self._used + n
         if self.done[MEASURED] < stop:
             self.record[start:stop] = compute()
             self.done[MEASURED] = stop
-        self._recalled = stop
+        self._used = stop
         return self.record[start:stop]
 
     def _digest(self, truth: Flat) -> str:
@@ -190,12 +190,12 @@ class Centres(NamedTuple):
 class Passed(NamedTuple):
     """The rows that pass the filters of a search."""
 
-    keep: Mask  # (leaves, size) they and those of `excluded`
-    excluded: Ids  # places
+    keep: Mask  # (leaves, size) the rows that pass, and those at `excluded`
+    excluded: Ids  # (m,) places
     counts: Ids  # (leaves,) the number of rows that pass
 
     def mask(self, leaves: Ids, scores: Vectors) -> None:
-        """Replace the scores (m, size) of the other rows of these leaves, ascending (m,), with infinity."""
+        """Replace the scores (m, size) of rows that do not pass, in these leaves, ascending (m,), with infinity."""
         scores[~self.keep[leaves]] = np.inf
         leaf, column = np.divmod(self.excluded, self.keep.shape[1])
         row = np.minimum(np.searchsorted(leaves, leaf), len(leaves) - 1)
@@ -242,13 +242,12 @@ class LeafCodes:
             if build.done[STARTED] > part.start:  # an interrupted build has changed these cells
                 made._write_again(truth, cell, part)
             build.done[STARTED] = part.stop
-            some = counts[part]
 
-            def work(start: int, stop: int, first: int = part.start, some: Ids = some) -> None:
-                for cell in range(start, stop):
-                    made._sort_cell(first + cell, int(some[cell]))
+            def work(start: int, stop: int, first: int = part.start) -> None:
+                for number in range(first + start, first + stop):
+                    made._sort_cell(number, int(counts[number]))
 
-            share(work, len(some))
+            share(work, part.stop - part.start)
         if not np.array_equal(made.ids[made.place], ids):  # damage of a resumed file
             raise DamagedError("Not every row has a place.")
         return made
@@ -262,16 +261,15 @@ class LeafCodes:
         return cls(size=size, steps=steps, leaves=leaves, cells=cells, recall=recall, **rest)
 
     def _free(self, written: Ids | int) -> Ids:
-        """The next place of each cell, of which this number of rows is written."""
+        """The first free place of each cell if this number of its rows is written."""
         return self.starts[:-1] * self.size + written
 
     def _write(self, truth: Flat, cell: NDArray[np.int32], numbers: Ids, free: Ids) -> None:
         """Write the bytes of these rows of `truth` to the next places of their cells, and their numbers to `ids`."""
         rows = self.codes.reshape(len(self.ids), -1)  # not in blocks until the cell is sorted
         order = np.argsort(cell[numbers], kind="stable")
-        cells = cell[numbers][order]
-        counts = np.bincount(cells, minlength=len(free))
-        places = free[cells] + np.arange(len(cells)) - (np.cumsum(counts) - counts)[cells]
+        counts = np.bincount(cell[numbers], minlength=len(free))
+        places = expand(free, counts)
         free += counts
         rows[places] = _encode(truth, self.known[numbers], self.steps)[order]
         self.ids[places] = numbers[order]

@@ -50,7 +50,7 @@ POSITIONS = np.linspace(-24, 24, 193)
 """Positions of leaves for which a law is stored."""
 
 RECORD = len(FAMILIES) * QUERIES * (POSITIVE + len(KINDS) * (2 * len(POSITIONS) + 1 + len(LIMITS) * K))
-"""Maximum number of numbers that a calibration records."""
+"""Maximum length of the record of a calibration, from which an interrupted build resumes."""
 
 HITS = {"frontier": 1_000, "maximum": 200}
 """Number of rows of a query that count as hits for the law."""

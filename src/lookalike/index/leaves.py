@@ -221,8 +221,8 @@ class _Calibrated:
         """Draw the nearest rows to a random one, or rows of its cell, and random rows of the whole collection."""
         codes, index = self.codes, self.index
         place = int(codes.place[random.integers(len(codes.place))])
-        cell = np.searchsorted(codes.starts, place // codes.size, side="right")
-        ids = codes.ids[codes.starts[cell - 1] * codes.size : codes.starts[cell] * codes.size]
+        cell = int(np.searchsorted(codes.starts, place // codes.size, side="right")) - 1
+        ids = codes.ids[codes.starts[cell] * codes.size : codes.starts[cell + 1] * codes.size]
         ids = random.permutation(ids[ids >= 0])
         if not broad:  # recorded, because the vectors of a cell can be anywhere on the disk
             ids = ids[self.build.once(min(POSITIVE, len(ids)), lambda: self._nearest(place, ids)).astype(np.int64)]
@@ -230,7 +230,7 @@ class _Calibrated:
         return index.vectors(ids[:POSITIVE]), index.vectors(others)
 
     def examine(self, query: HyperplaneQuery) -> dict[Kind, Sample]:
-        """Score all rows, unless an interrupted build has done it; return a sample of each kind."""
+        """Return a sample of each kind; all rows are scored, unless an interrupted build has recorded the result."""
         n = len(POSITIONS)
         numbers = self.build.once(
             len(KINDS) * (2 * n + 1), lambda: np.concatenate([np.hstack(sample) for sample in self._examine(query)])
@@ -259,11 +259,8 @@ class _Calibrated:
             asked = query.of_kind(kind)
             visit = _Visit(codes, asked, K, codes.filter())
             groups = visit.groups()
-            leaves, f, spread = (
-                groups.leaves(),
-                np.repeat(groups.f, groups.sizes),
-                np.repeat(groups.spread, groups.sizes),
-            )
+            leaves = groups.leaves()
+            f, spread = (np.repeat(each, groups.sizes) for each in (groups.f, groups.spread))  # (leaves,)
             scores = np.nan_to_num(visit.score(F), copy=False, nan=np.inf)
             best = np.argpartition(scores, min(TRUTH, scores.size - 1), axis=None)[:TRUTH]
             truth = self.index.score(asked, best[scores.ravel()[best] < np.inf])
@@ -280,7 +277,7 @@ class _Groups(NamedTuple):
     f: Vectors  # approximate mean
     spread: Vectors
 
-    def pick(self, some: Ids) -> "_Groups":
+    def pick(self, some: Ids | slice) -> "_Groups":
         """Some of the groups, in this order."""
         return _Groups(self.first[some], self.sizes[some], self.rows[some], self.f[some], self.spread[some])
 
@@ -289,7 +286,7 @@ class _Groups(NamedTuple):
         return expand(self.first, self.sizes)
 
     def within(self, leaves: int) -> int:
-        """How many groups, from the first on, have together at most this number of leaves; at least 1."""
+        """The number of groups, from the first on, that together have at most this many leaves; at least 1."""
         return max(1, int(np.searchsorted(np.cumsum(self.sizes), leaves, side="right")))
 
 
@@ -309,8 +306,7 @@ class _Visit:
         goal = ceil(share * len(self.passed.counts))
         leaves = np.flatnonzero(self.passed.counts)
         if goal < len(leaves):
-            groups = self.groups()
-            leaves = self._leaves(groups.pick(np.argsort(self._merit(groups.f, groups.spread))))
+            leaves = self._leaves(self._ranked())
         self._visit(leaves[:goal])
         while self._kth == inf and goal < len(leaves):
             self._visit(leaves[goal : goal + FIRST])
@@ -322,28 +318,21 @@ class _Visit:
         if len(leaves) * self.codes.size <= ALL:
             self._visit(leaves)
             return
-        left = self.groups()
-        left = left.pick(np.argsort(self._merit(left.f, left.spread)))
-        done, wrong = 0, 1.0
-        goal = left.within(max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))))
+        remaining, done, wrong = self._ranked(), 0, 1.0
+        goal = remaining.within(max(FIRST, int(FIRST_SHARE[self.kind] * len(leaves))))
         while goal:
-            now, left = left.pick(np.arange(goal)), left.pick(np.arange(goal, len(left.f)))
-            limit = self._kth
-            expected = float(self._expected(now).sum()) if limit < inf else 0.0
+            now, remaining = remaining.pick(slice(goal)), remaining.pick(slice(goal, None))
+            is_limited = self._kth < inf
+            expected = float(self._expected(now).sum()) if is_limited else 0.0
             found = self._visit(self._leaves(now))
             done += int(now.sizes.sum())
-            if self._kth == inf:
-                goal = min(len(left.f), left.within(done))
-                continue
-            if limit < inf:
+            if is_limited:
                 wrong = min(max((found + 1) / (expected + 1), 1 / WRONG), WRONG)
-            hits = wrong * self._expected(left)
-            some = np.flatnonzero(hits > NEGLIGIBLE * missed * self.k * left.sizes / max(1, left.sizes.sum()))
-            some = some[np.argsort(-hits[some] / left.rows[some])]
-            left, hits = left.pick(some), hits[some]
-            rest = hits.sum() - np.cumsum(hits)
-            more = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
-            goal = min(len(hits), more, left.within(GROWTH * done))
+            if self._kth < inf:
+                remaining, goal = self._promising(remaining, missed, wrong)
+                goal = min(goal, remaining.within(GROWTH * done))
+            else:
+                goal = min(len(remaining.f), remaining.within(done))
 
     def best(self) -> tuple[Ids, Vectors]:
         """The places and byte scores of the visited rows that can be among the k best."""
@@ -356,11 +345,7 @@ class _Visit:
         codes, counts = self.codes, self.passed.counts
         starts, sizes = codes.starts[:-1], np.diff(codes.starts)
         cells = len(sizes)
-        f = codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
-        order = np.argsort(self.score(f))[: ceil(SLOPES[self.kind] * cells)]
-        some = codes.cells.spreads(order, self.plane)
-        spread = np.full(cells, np.median(some))
-        spread[order] = some
+        f, spread = self._rate_cells(cells)
         promising = np.argsort(self._merit(f, spread))[: max(CLOSER, ceil(CLOSER_SHARE[self.kind] * cells))]
         promising, others = np.sort(promising), np.delete(np.arange(cells), promising)
         leaves = expand(starts[promising], sizes[promising])
@@ -375,6 +360,34 @@ class _Visit:
         )
         return groups.pick(np.flatnonzero(groups.rows))
 
+    def _rate_cells(self, cells: int) -> tuple[Vectors, Vectors]:
+        """Approximate mean and spread of f in each cell, (cells,) each."""
+        f = self.codes.cells.f(np.arange(-(-cells // BLOCK)), self.plane)[:cells]
+        best = np.argsort(self.score(f))[: ceil(SLOPES[self.kind] * cells)]
+        spreads = self.codes.cells.spreads(best, self.plane)
+        spread = np.full(cells, np.median(spreads))
+        spread[best] = spreads
+        return f, spread
+
+    def _ranked(self) -> _Groups:
+        """All groups, the most promising first."""
+        groups = self.groups()
+        return groups.pick(np.argsort(self._merit(groups.f, groups.spread)))
+
+    def _promising(self, groups: _Groups, missed: float, wrong: float) -> tuple[_Groups, int]:
+        """The groups in which more than a negligible number of hits is expected, best first, and how many to visit.
+
+        After these visits, at most the share `missed` of the hits is expected in the others. Expected numbers are
+        multiplied by `wrong`.
+        """
+        hits, negligible = wrong * self._expected(groups), NEGLIGIBLE * missed * self.k
+        some = np.flatnonzero(hits > negligible * groups.sizes / max(1, groups.sizes.sum()))
+        some = some[np.argsort(-hits[some] / groups.rows[some])]
+        hits = hits[some]
+        rest = hits.sum() - np.cumsum(hits)  # expected in the groups after each
+        goal = int(np.searchsorted(-rest, -missed * self.k)) + 1 if hits.sum() > missed * self.k else 0
+        return groups.pick(some), min(goal, len(some))
+
     def _leaves(self, groups: _Groups) -> Ids:
         """The leaves of these groups with rows that pass the filters."""
         leaves = groups.leaves()
@@ -387,6 +400,7 @@ class _Visit:
         return expected
 
     def score(self, f: Vectors) -> Vectors:
+        """Scores for values of f, smaller is better."""
         return np.abs(f) if self.kind == "frontier" else -f
 
     def _merit(self, f: Vectors, spread: Vectors) -> Vectors:

@@ -33,10 +33,10 @@ def keep_best(ids: Ids, scores: Vectors, k: int) -> tuple[Ids, Vectors]:
 
 
 def pick(columns: NDArray[np.intp], ids: Ids, scores: Vectors) -> tuple[Ids, Vectors]:
-    """The ids and scores (q, m) in some columns (q, k) of each row. `take` is faster than an index per axis."""
+    """Return the ids and scores (q, m) in these columns (q, k) of each row."""
     if len(columns) > 1:
         columns = columns + np.arange(len(columns))[:, None] * ids.shape[1]
-    return ids.take(columns), scores.take(columns)
+    return ids.take(columns), scores.take(columns)  # faster than an index per axis
 
 
 class TopK:

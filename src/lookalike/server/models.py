@@ -1035,7 +1035,7 @@ class PartOut(TypedDict):
 
 
 class SplitOut(TypedDict):
-    """The labelled pictures in three parts. While `job` looks for duplicates, there are none."""
+    """The labelled pictures in three parts. `parts` is empty while `job` looks for duplicates."""
 
     parts: list[PartOut]
     warnings: list[str]

@@ -68,12 +68,13 @@ class _Parts:
 
 
 def zip_parts(
-    names: Sequence[str], taken: Sequence[float | None], load: Callable[[int], bytes | str]
+    names: Sequence[str], taken: Sequence[float | None], load: Callable[[int], bytes | str], texts: dict[str, str]
 ) -> Iterator[list[bytes]]:
     """Yield a zip of files, piece by piece. Only one file at a time is in memory.
 
-    `load` returns the bytes of the file at a position, or the reason why it is missing. The last file of the zip then
-    lists the missing files. Pictures are not compressed, because their formats are.
+    `load` returns the bytes of the file at a position, or the reason why it is missing. After these files, the zip has
+    a file for each text that is not empty, by name, and a list of the missing files. Pictures are not compressed,
+    because their formats are.
     """
     target = _Parts()
     missing: list[str] = []
@@ -87,7 +88,10 @@ def zip_parts(
             del data
             yield target.take()
         if missing:
-            archive.writestr(zipfile.ZipInfo(MISSING, _date(None)), "\n".join(missing) + "\n")
+            texts = texts | {MISSING: "\n".join(missing) + "\n"}
+        for name, text in texts.items():
+            if text:
+                archive.writestr(zipfile.ZipInfo(name, _date(None)), text)
     yield target.take()
 
 

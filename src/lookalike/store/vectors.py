@@ -454,10 +454,10 @@ class VectorStore:
         return self._path / folder / f"{secrets.token_hex(8)}{suffix}"
 
     def unfinished_file(self, space: str, suffix: str) -> Path:
-        """Return the path in "indexes" for an index of the current rows of a space, until it is complete.
+        """Return the path in "indexes" of an unfinished index of the current rows of a space.
 
-        The file, and others whose names start with its name, are kept after an interruption, so that a later build can
-        resume, until the rows change. Removes those of earlier rows. Needs the writer lock.
+        After an interruption, the file and those whose names start with its name are kept until the rows change, so
+        that a later build can resume. Removes the unfinished files of earlier rows. Needs the writer lock.
         """
         folder = self._path / "indexes"
         with file_errors(folder):

@@ -25,7 +25,7 @@ def reserve(file: int, n_bytes: int) -> None:
 
 
 def boot_id() -> str:
-    """A text that changes with every start of the machine."""
+    """The identifier of the current boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -26,7 +26,7 @@ def reserve(file: int, n_bytes: int) -> None:
 
 
 def boot_id() -> str:
-    """A text that changes with every start of the machine."""
+    """The identifier of the current boot of the machine."""
     return subprocess.run(
         ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], stdout=subprocess.PIPE, check=True
     ).stdout.decode()

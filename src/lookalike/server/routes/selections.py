@@ -16,7 +16,7 @@ from lookalike.server.problems import BUSY_S, Problem, json_response, not_found
 from lookalike.server.routes.collection import EXPORT_FILES, EXPORT_RESPONSES, send_file
 from lookalike.server.selections import MAX_ZIPPED, MISSING, zip_parts
 from lookalike.server.service import Service, needs_role, parse_ids, person_of, service_of
-from lookalike.text import safe_folders, safe_names
+from lookalike.text import RENAMED, renamed_labels, safe_folders, safe_names
 
 SCREEN_SIDE = 1_600
 """Longer side of a picture for screens."""
@@ -67,8 +67,12 @@ def _zip(service: Service, ids: list[int], person: Person, asked: ZipQuery) -> I
     suffix = ".jpg" if screen else None
     paths = {number: shown(item.paths[0]) for number, item in items.items() if item.paths}
     names = {number: _name(items.get(number), number, paths.get(number, "")) for number in ids}
+    texts: dict[str, str] = {}
     if asked.folders:
-        files = _in_folders(names, service.collection.labels(ids), suffix)
+        labels = service.collection.labels(ids)
+        folders = safe_folders(sorted({label for found in labels.values() for label in found}))
+        files = _in_folders(names, labels, folders, suffix)
+        texts[RENAMED] = renamed_labels(folders)
     else:
         files = list(zip(names, safe_names(names.values(), suffix, reserved=[MISSING]), strict=True))
     listed = [items.get(number) for number, _ in files]
@@ -83,12 +87,13 @@ def _zip(service: Service, ids: list[int], person: Person, asked: ZipQuery) -> I
             return "its file is missing, has changed since it was added, or cannot be read"
 
     taken = [item.taken_at if item is not None else None for item in listed]
-    return zip_parts([name for _, name in files], taken, load)
+    return zip_parts([name for _, name in files], taken, load, texts)
 
 
-def _in_folders(names: dict[int, str], labels: dict[int, list[str]], suffix: str | None) -> list[tuple[int, str]]:
+def _in_folders(
+    names: dict[int, str], labels: dict[int, list[str]], folders: dict[str, str], suffix: str | None
+) -> list[tuple[int, str]]:
     """Return the pictures with their files LABEL/ID.SUFFIX; a picture with several labels has several files."""
-    folders = safe_folders(sorted({label for found in labels.values() for label in found}))
     return [
         (number, f"{folders[label]}/{format_id(number)}{suffix or os.path.splitext(name)[1]}")
         for number, name in names.items()

@@ -2,6 +2,9 @@
 import { thumbnail } from "./api.js";
 import { h } from "./dom.js";
 
+/** A thumbnail, which disappears if its picture was removed from the collection. */
+const picture = (id) => h("img", { src: thumbnail(id, 128), alt: "", onerror: ({ target }) => target.remove() });
+
 /** Return a function that creates an empty element for thumbnails; its argument `read` loads their ids. */
 export function cardThumbnails(signal) {
   const readers = new WeakMap();
@@ -12,7 +15,7 @@ export function cardThumbnails(signal) {
         readers
           .get(target)()
           .then(
-            (ids) => target.append(...ids.slice(0, 4).map((id) => h("img", { src: thumbnail(id, 128), alt: "" }))),
+            (ids) => target.append(...ids.slice(0, 4).map(picture)),
             () => {}, // the card's link works without thumbnails
           );
       }

@@ -8,6 +8,7 @@ import { picker, searchWith } from "./upload.js";
 
 const PAUSE_MS = 150; // after the last key, before suggestions are requested
 const LETTERS = 2; // minimum length of a text that gets suggestions
+const MAX_LETTERS = 200; // the server rejects longer texts
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}'’-]*$/u;
 
 /** The box, filled with `text`. Submitted words replace those in the address; pictures are kept. */
@@ -24,7 +25,7 @@ export function searchBox(text, signal) {
     autocomplete: "off",
     autocapitalize: "off",
     enterkeyhint: "search",
-    maxlength: 200,
+    maxlength: MAX_LETTERS, // a text in the address of the page can be longer
     value: text,
   });
   const submit = (event) => {
@@ -71,7 +72,7 @@ function suggestions(field, signal) {
   const open = async () => {
     close();
     const typed = typedText(field);
-    if (typed.length < LETTERS) return;
+    if (typed.length < LETTERS || typed.length > MAX_LETTERS) return;
     const request = latest;
     const { words } = await get("/words", { prefix: typed }, signal).catch(() => ({ words: [] })); // only suggestions
     const useful = words.filter((word) => !typed.endsWith(word));

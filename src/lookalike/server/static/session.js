@@ -63,6 +63,8 @@ class SessionView {
       }),
     );
     this.none = empty("There are no more questions. Save the result as a class, or mark some of the best so far.");
+    this.failed = empty("There are no pictures to mark. Start a new session with other examples.");
+    this.failed.hidden = true;
     this.busy = h("div", { class: "busy", hidden: true }, waiting("Learning from your answers…"));
     this.nameButton = button("classes", "Save as class", null, { type: "submit" });
     this.element = layout(this);
@@ -198,6 +200,8 @@ class SessionView {
     this.playing = false;
     this.busy.hidden = true;
     this.nextButton.disabled = false;
+    this.failed.hidden = Boolean(this.state.round); // for example, all examples were removed from the collection
+    if (!this.state.round) this.questions.fill([]);
     if (!done) return;
     this.#fill();
     this.questions.focus();
@@ -281,6 +285,7 @@ function layout(view) {
         h("div", { class: "lane-head" }, h("h2", {}, "Mark these pictures"), view.timer),
         view.questions.element,
         view.none,
+        view.failed,
         view.busy,
         h("div", { class: "acts" }, view.undoButton, view.restButtons, view.nextButton),
         h("p", { class: "quiet hint" }, "Click a picture for yes; click it again for no. ", keyHints()),
