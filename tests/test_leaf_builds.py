@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lookalike import mapped_arrays
-from lookalike.errors import DamagedError, FullError
+from lookalike.errors import DamagedError, FullError, InputError
 from lookalike.index import leaf_codes, leaf_recall, leaves
 from lookalike.index.flat import Flat
 from lookalike.index.leaf_codes import Build
@@ -217,6 +217,30 @@ def test_an_unfinished_build_with_another_size_of_leaves_is_discarded(tmp_path):
     assert again.starts("finding cells") == [0]
     Leaves(16).build(rows(3_000), path=tmp_path / "other")
     assert path.read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_a_moved_folder_resumes_and_a_copy_that_was_made_while_it_changed_is_discarded(tmp_path, uninterrupted):
+    (path := tmp_path / "before" / "leaves").parent.mkdir()
+    interrupt(path, "writing cells", 2)
+    early = path.read_bytes()
+    path = path.parent.rename(tmp_path / "moved") / "leaves"
+    again = interrupt(path, "sorting into leaves", 1)
+    assert again.starts("writing cells")[0] > 0
+    (copied := tmp_path / "copy" / "leaves").parent.mkdir()
+    later = path.read_bytes()
+    start = early.index(np.sort(rows(3_000).ids).tobytes())  # of the ids; the cells are before them
+    copied.write_bytes(early[:start] + later[start:])
+    copied.with_name("leaves.part").write_bytes(path.with_name("leaves.part").read_bytes())
+    Leaves(32).build(rows(3_000), path=copied)
+    assert copied.read_bytes() == uninterrupted[3_000]
+
+
+def test_a_resumed_build_of_vectors_that_are_too_long_for_queries_does_not_report_damage(tmp_path):
+    truth, random = Flat(), np.random.default_rng(0)
+    truth.add(np.arange(N), (random.normal(size=(N, D)) * 1e18).astype(np.float32))
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"length at most 1e\+18"):
+            Leaves(32).build(truth, path=tmp_path / "leaves")
 
 
 @pytest.mark.parametrize("name", ["leaves", "leaves.part"])

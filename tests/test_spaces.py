@@ -107,6 +107,10 @@ def test_leaves_whose_build_is_interrupted_resume_until_the_rows_change(collecti
     monkeypatch.setattr(indexes, "LEAVES_MIN", 1_500)
     folder, vectors = collection.path / "indexes", collection._store.vectors
     put(collection, np.arange(2_000))
+    (other := folder / "mine.leaves").mkdir()  # is not removed
+    with pytest.raises(KeyboardInterrupt):
+        collection.compact(progress=stop_at("finding cells", []))
+    other.rmdir()
     for stage in ("finding cells", "writing cells", "sorting into leaves"):
         with pytest.raises(KeyboardInterrupt):
             collection.compact(progress=stop_at(stage, []))

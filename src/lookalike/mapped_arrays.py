@@ -7,10 +7,11 @@ the arrays. `MappedRows` reads scattered rows of any mapped array without the pa
 
 import json
 import mmap
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,17 +57,17 @@ def resume(shapes: Shapes, path: Path | None, key: str) -> tuple[Arrays, bool]:
     """Return the arrays of the unfinished file with this key, or else those of `allocate`; and whether there was one.
 
     What a killed process has written to a mapped file is in the memory of the operating system, from which it is
-    written to the disk later. A file from before the last start of the machine can be incomplete, and is not used.
+    written to the disk later. A file from before the last start of the machine can be incomplete, and so can a copy of
+    a file that was changing; both are not used.
     """
     if path is None:
         return allocate(shapes, None), False
-    header = _header(UNFINISHED, shapes, {"key": key, "boot": boot_id()})
     with suppress(FileNotFoundError), path.open("r+b") as file:
-        if file.read(HEADER_BYTES) == header and file.seek(0, 2) == _ends(shapes)[-1]:
+        if file.read(HEADER_BYTES) == _unfinished(shapes, file, key) and file.seek(0, 2) == _ends(shapes)[-1]:
             return _views(np.memmap(file, np.uint8, "r+"), shapes), True
     arrays = allocate(shapes, path)
     with path.open("r+b") as file:
-        file.write(header)
+        file.write(_unfinished(shapes, file, key))
     return arrays, False
 
 
@@ -142,6 +143,12 @@ def _map_of(X: Any) -> mmap.mmap | None:
     while isinstance(X, np.ndarray):
         X = X.base
     return X if isinstance(X, mmap.mmap) else None
+
+
+def _unfinished(shapes: Shapes, file: BinaryIO, key: str) -> bytes:
+    """The header of an unfinished file. It contains the identity of the file, which a copy does not have."""
+    found = os.fstat(file.fileno())
+    return _header(UNFINISHED, shapes, {"key": key, "boot": boot_id(), "file": (found.st_dev, found.st_ino)})
 
 
 def _header(magic: bytes, shapes: Shapes, values: Mapping[str, Any]) -> bytes:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from lookalike import __version__, mapped_arrays
 from lookalike.arrays import chunks
 from lookalike.compiler import njit
-from lookalike.errors import DamagedError
+from lookalike.errors import DamagedError, InputError
 from lookalike.features.clustering import kmeans
 from lookalike.index.compiled import BLOCK, GROUP
 from lookalike.index.exact import Mask
@@ -111,6 +111,7 @@ class Build:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         damaged = self._resumed and isinstance(error, DamagedError | LookupError | ValueError)
+        damaged &= not isinstance(error, InputError)  # of vectors that cannot be queries
         if self._part is not None and (error is None or damaged):
             self._part.unlink(missing_ok=True)
         if damaged:

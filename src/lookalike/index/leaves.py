@@ -114,6 +114,7 @@ class Leaves(AcceleratedIndex[Flat]):
 
         With a `path`, the leaves are in this new file, as `save` would write it, and hardly need memory. If this build
         is interrupted or killed, the next one with the same rows and path resumes; `{path}.part` records how far it is.
+        Only one process may build into a path at a time.
         """
         if self.size < 16 or self.size % 16:
             raise InputError(f"size must be a multiple of 16, at least 16. Got {self.size}.")

@@ -459,9 +459,12 @@ class VectorStore:
         After an interruption, the file and those whose names start with its name are kept until the rows change, so
         that a later build can resume. Removes the unfinished files of earlier rows. Needs the writer lock.
         """
-        for earlier in {*(self._path / "indexes").glob(f"*{suffix}*")} - self.files():
-            earlier.unlink(missing_ok=True)
-        return self._path / "indexes" / f"{self.fingerprint(space)}{suffix}"
+        folder = self._path / "indexes"
+        with file_errors(folder):
+            for earlier in {*folder.glob(f"*{suffix}*")} - self.files():
+                if earlier.is_file():
+                    earlier.unlink()
+        return folder / f"{self.fingerprint(space)}{suffix}"
 
     def put_in_place(self, temp: Path, name: str | None = None) -> str:
         """Sync a file to the disk, rename it if a name is given, and return its name."""
