@@ -470,6 +470,12 @@ def test_a_session_keeps_every_mark_and_shows_its_history(site, address):
     expect(page.locator('.judge [data-mark="yes"]')).to_have_count(1)
 
 
+ANSWER_LATE = """() => {
+  const send = window.fetch;
+  window.fetch = (...request) => new Promise((done) => setTimeout(done, 300)).then(() => send(...request));
+}"""
+
+
 def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     page = site.visit("classes")
     page.locator(".card", has_text="house").click()
@@ -481,12 +487,13 @@ def test_suggestions_of_a_class_are_confirmed_and_rejected(site, address):
     page.locator(".suggested .answers .yes").first.click()
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 1)
     expect(page.locator(".suggested .answers .yes")).to_have_count(len(shown) - 1)
+    page.evaluate(ANSWER_LATE)
     page.locator(".suggested [data-focus]").first.focus()
     page.keyboard.press("n")
     expect(page.locator(".suggested .tile")).to_have_count(len(shown) - 2)
     expect(page.locator(".suggested [data-focus]").first).to_be_focused()
     page.keyboard.press("n")
-    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")  # undoes a rejection that is still on its way, not the confirmation
     expect(page.locator(".note")).to_contain_text("Undid")
     expect(page.locator(".suggested [data-focus]:focus")).to_have_count(1)
     now = [item["name"] for item in items(address, label="house")]

@@ -55,8 +55,18 @@ function read(status, text, fallback) {
 }
 
 export const get = (path, query, signal) => call("GET", path, { query, signal });
-export const post = (path, body = {}, signal) => call("POST", path, { body, signal });
-export const remove = (path) => call("DELETE", path);
+export const post = (path, body = {}, signal) => noted(call("POST", path, { body, signal }));
+export const remove = (path) => noted(call("DELETE", path));
+
+let answered = Promise.resolve(); // when the requests so far that can change something are answered
+
+function noted(request) {
+  answered = Promise.allSettled([answered, request]);
+  return request;
+}
+
+/** Wait until all requests that can change something are answered, and those who sent them have read the answer. */
+export const allAnswered = () => answered.then(() => new Promise((done) => setTimeout(done)));
 
 /** Upload files. XMLHttpRequest, because fetch reports no upload progress; `onprogress` is called with a share. */
 export function send(path, field, files, onprogress = () => {}) {

@@ -1,5 +1,5 @@
 // Undo: a message with an Undo button after each change, Ctrl+Z, and the job that brings removed pictures back.
-import { post } from "./api.js";
+import { allAnswered, post } from "./api.js";
 import { forget } from "./collection.js";
 import { anchor, button } from "./dom.js";
 import { follow } from "./job_progress.js";
@@ -91,7 +91,8 @@ function offerNothing() {
 
 export function listen() {
   keys({
-    "Ctrl+z": () => {
+    "Ctrl+z": async () => {
+      await allAnswered(); // the last change can still be on its way
       if (changes.length) undo(changes.at(-1));
       else offerNothing();
     },
