@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike.errors import InputError
-from lookalike.types import Array, Vectors
+from lookalike.types import Array, Ids, Vectors
 
 CHUNK_BYTES = 64 * 2**20
 """Default size of a chunk in loops over many rows."""
@@ -73,6 +73,17 @@ def chunks(n: int, row_bytes: int, max_bytes: int = CHUNK_BYTES) -> Iterator[sli
 def held_bytes(X: Array, on_cpu: int = CACHE_BYTES) -> int:
     """Return the chunk size for rows like X: `on_cpu`, or GPU_BYTES if X is on a GPU."""
     return on_cpu if str(array_api_compat.device(X)) == "cpu" else GPU_BYTES
+
+
+def expand(first: Ids, sizes: Ids) -> Ids:
+    """Numbers from each `first` on, as many as `sizes` (m,), one range after the other.
+
+    >>> expand(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(sizes) - sizes
+    numbers: Ids = np.arange(sizes.sum()) + np.repeat(first - before, sizes)
+    return numbers
 
 
 def to_numpy(X: Array) -> Vectors:

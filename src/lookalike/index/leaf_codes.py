@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookalike import __version__, mapped_arrays
-from lookalike.arrays import chunks
+from lookalike.arrays import chunks, expand
 from lookalike.compiler import njit
 from lookalike.errors import DamagedError, InputError
 from lookalike.features.clustering import kmeans
@@ -398,17 +398,6 @@ class LeafCodes:
     def _values(self) -> dict[str, Any]:
         """The other values of the file."""
         return {"size": self.size, "step": self.steps.step, "recall": self.recall.to_lists()}
-
-
-def expand(first: Ids, sizes: Ids) -> Ids:
-    """Numbers from each `first` on, as many as `sizes` (m,), one range after the other.
-
-    >>> expand(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    before = np.cumsum(sizes) - sizes
-    numbers: Ids = np.arange(sizes.sum()) + np.repeat(first - before, sizes)
-    return numbers
 
 
 def _shapes(size: int, d: int, starts: Ids, n: int) -> mapped_arrays.Shapes:

@@ -49,7 +49,10 @@ LIMITS = (0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002, 0.00
 POSITIONS = np.linspace(-24, 24, 193)
 """Positions of leaves for which a law is stored."""
 
-RECORD = len(FAMILIES) * QUERIES * (POSITIVE + len(KINDS) * (2 * len(POSITIONS) + 1 + len(LIMITS) * K))
+SAMPLE = 2 * len(POSITIONS) + 1
+"""Length of a `Sample` as numbers."""
+
+RECORD = len(FAMILIES) * QUERIES * (POSITIVE + len(KINDS) * (SAMPLE + len(LIMITS) * K))
 """Maximum length of the record of a calibration, from which an interrupted build resumes."""
 
 HITS = {"frontier": 1_000, "maximum": 200}
@@ -156,6 +159,16 @@ class Sample(NamedTuple):
         found = np.count_nonzero(scores < limit, axis=1)
         hits, base = (np.bincount(bins, part, len(POSITIONS)) for part in (found, counts * factors))
         return cls(hits.astype(np.float64), base.astype(np.float64), kth)
+
+    @classmethod
+    def from_numbers(cls, numbers: Numbers) -> "Sample":
+        """Read the result of `to_numbers`."""
+        hits, base = numbers[:-1].reshape(2, -1)
+        return cls(hits, base, float(numbers[-1]))
+
+    def to_numbers(self) -> Numbers:
+        """All numbers, (SAMPLE,), for the record of a calibration."""
+        return np.hstack(self)
 
 
 class Measured(NamedTuple):

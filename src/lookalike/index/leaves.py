@@ -15,18 +15,19 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from lookalike.arrays import expand
 from lookalike.atomic_files import atomic_write, write_errors
 from lookalike.errors import DamagedError, InputError
 from lookalike.index.compiled import BLOCK
 from lookalike.index.exact import AcceleratedIndex
 from lookalike.index.flat import Flat
 from lookalike.index.ids import without
-from lookalike.index.leaf_codes import MIN_ROWS, Build, LeafCodes, Passed, expand
+from lookalike.index.leaf_codes import MIN_ROWS, Build, LeafCodes, Passed
 from lookalike.index.leaf_recall import (
     KINDS,
     NEGATIVE,
-    POSITIONS,
     POSITIVE,
+    SAMPLE,
     K,
     Recall,
     Sample,
@@ -231,12 +232,11 @@ class _Calibrated:
 
     def examine(self, query: HyperplaneQuery) -> dict[Kind, Sample]:
         """Return a sample of each kind; all rows are scored, unless an interrupted build has recorded the result."""
-        n = len(POSITIONS)
         numbers = self.build.once(
-            len(KINDS) * (2 * n + 1), lambda: np.concatenate([np.hstack(sample) for sample in self._examine(query)])
+            len(KINDS) * SAMPLE, lambda: np.concatenate([sample.to_numbers() for sample in self._examine(query)])
         )
-        rows = zip(KINDS, numbers.reshape(len(KINDS), -1), strict=True)
-        return {kind: Sample(row[:n], row[n:-1], float(row[-1])) for kind, row in rows}
+        rows = zip(KINDS, numbers.reshape(len(KINDS), SAMPLE), strict=True)
+        return {kind: Sample.from_numbers(row) for kind, row in rows}
 
     def scores(self, query: HyperplaneQuery, recall: Recall) -> Vectors:
         """Return the scores of the `K` hits of a search with the effort "balanced" and this calibration."""

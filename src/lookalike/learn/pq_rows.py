@@ -11,7 +11,7 @@ import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lookalike.arrays import check_rows, chunks, to_numpy
+from lookalike.arrays import check_rows, chunks, expand, to_numpy
 from lookalike.errors import InputError, MissingError
 from lookalike.learn.rows import Rows
 from lookalike.types import Array, Vectors
@@ -115,9 +115,8 @@ class PqRows:
             return self.codes.reshape(len(self), parts)[numbers] + tables
         there = np.unpackbits(self.there[numbers], axis=1, count=parts).view(bool)  # (m, parts)
         lengths = self.starts[numbers + 1] - self.starts[numbers]
-        shift = self.starts[numbers] - (np.cumsum(lengths) - lengths)  # from positions here to those in all codes
         entries = np.full((len(numbers), parts), parts * CODES)
-        entries[there] = self.codes[np.repeat(shift, lengths) + np.arange(lengths.sum())]
+        entries[there] = self.codes[expand(self.starts[numbers], lengths)]
         return np.where(there, entries + tables, entries)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from lookalike.arrays import check_rows, namespace
+from lookalike.arrays import check_rows, expand, namespace
 from lookalike.errors import InputError
 from lookalike.features.clustering import Mixture, fit_mixture
 from lookalike.learn.rows import Rows, check_source
@@ -36,8 +36,7 @@ class Sets:
         numbers = np.atleast_1d(np.arange(self.shape[0])[chosen])
         sizes = np.diff(self.starts)[numbers]
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        inside = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-        return Sets(self.rows[np.repeat(self.starts[:-1][numbers], sizes) + inside], starts)
+        return Sets(self.rows[expand(self.starts[numbers], sizes)], starts)
 
 
 def check_items(part: BaseEstimator, X: Any, *, reset: bool, min_items: int) -> Any:
